@@ -105,7 +105,7 @@ class Model:
         found: set[str] = set()
         for node in self.nodes:
             depends = any(name in found for name in self.node_inputs[node.name])
-            if depends or self.trainable_count(node):
+            if depends or self.trains(node):
                 found.add(node.name)
         return frozenset(found)
 
@@ -181,6 +181,17 @@ class Model:
     def trainable_count(self, node: Node) -> int:
         """Return the number of parameters of one node that training changes."""
         return self.parameter_count(node) if node.layer.trainable else 0
+
+    def trains(self, node: Node) -> bool:
+        """Whether a pass computes gradients of parameters that this node uses."""
+        if not node.layer.shared_from or not node.layer.trainable:
+            return self.trainable_count(node) > 0
+        owner = next((each for each in self.nodes if each.name == node.layer.shared_from), None)
+        if owner is None:
+            raise InvalidRequest(
+                f"{self._label(node)}: no layer is called '{node.layer.shared_from}'"
+            )
+        return self.trainable_count(owner) > 0
 
     def _label(self, node: Node) -> str:
         return f"{self.name}, layer '{node.name}'"

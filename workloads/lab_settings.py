@@ -6,6 +6,7 @@ lab/lab.toml          settings, all optional
     agents/HOST/      an agent's spool, journals and adb home
     files/DIGEST      files of external programs, for the agents that use this folder
     logs/             one file per service
+    run/              where each service answers about its health
 """
 
 import functools
@@ -29,6 +30,7 @@ from workloads.phone_address import TcpAddress
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import HOST_PATTERN
+from workloads.service_settings import HealthSettings, LogSettings, NoticeSettings
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
@@ -38,6 +40,8 @@ VARIABLES = {
     "FARM_BROKER_PASSWORD_FILE": ("broker", "password_file"),
     "FARM_STORE": ("store", "url"),
     "FARM_STORE_PASSWORD_FILE": ("store", "password_file"),
+    "FARM_LOG": ("log", "format"),
+    "FARM_HEALTH": ("health", "listen"),
 }
 
 
@@ -151,6 +155,9 @@ class LabSettings(WireModel):
     scheduler: SchedulerSettings = SchedulerSettings()
     agent: AgentSettings = AgentSettings()
     api: ApiSettings = ApiSettings()
+    log: LogSettings = LogSettings()
+    health: HealthSettings = HealthSettings()
+    notices: NoticeSettings = NoticeSettings()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -235,6 +242,10 @@ class Lab:
         if re.fullmatch(HOST_PATTERN, name) is None:
             raise InvalidRequest(f"'{name}' is not a valid host name; use a-z, 0-9, '.' and '-'")
         return name
+
+    def health_file(self, service: str) -> Path:
+        """Return the file that names the address of a service's health."""
+        return self.root / "run" / f"{service}.json"
 
     def log_file(self, service: str) -> Path:
         """Return the log file of a service."""

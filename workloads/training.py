@@ -6,7 +6,7 @@ before the first trainable layer (the image itself).
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -25,6 +25,8 @@ FILE_BATCHES = 16  # read from a data file; few, so that a run sees every sample
 
 class Optimizer(Tagged, ABC):
     """How gradients change parameters."""
+
+    clip_norm: float = 0.0  # the norm of all gradients together is at most this; 0: any
 
     @property
     @abstractmethod
@@ -85,6 +87,29 @@ class Adam(Optimizer):
 
 
 @dataclass(frozen=True)
+class AdamW(Optimizer):
+    """Adam with a weight decay of its own, on gradients whose common norm is limited."""
+
+    tag: ClassVar[str] = "adamw"
+    learning_rate: float = 0.001
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+
+    @property
+    def state_per_parameter(self) -> int:
+        """Both moments."""
+        return 2
+
+    @property
+    def flops_per_parameter(self) -> int:
+        """Those of Adam, the scale of the gradient, and the decay."""
+        return 15
+
+
+@dataclass(frozen=True)
 class TrainingPass:
     """One forward and backward pass through a model, and the update of its parameters.
 
@@ -116,12 +141,21 @@ class EvaluationSpec:
 
 @dataclass(frozen=True)
 class TrainingStep(Step):
-    """One training step: its passes, in order, over a batch of samples."""
+    """One training step: its passes, in order, over a batch of samples.
+
+    With several micro-batches, each pass reads a batch of its own; their gradients are averaged.
+    """
 
     passes: tuple[TrainingPass, ...]
     batch: int
-    batches: int = BATCHES  # in the data set
+    batches: int = BATCHES  # of a step, in the data set
     evaluation: EvaluationSpec | None = None  # of the first pass's model
+    micro_batches: int = 1
+
+    @property
+    def samples(self) -> int:
+        """Samples per step."""
+        return self.batch * self.micro_batches
 
     @cached_property
     def cost(self) -> StepCost:
@@ -141,7 +175,7 @@ class TrainingStep(Step):
         return StepCost(
             ops=tuple(self._ops()),
             training=True,
-            samples_per_step=self.batch,
+            samples_per_step=self.samples,
             parameter_bytes=FLOAT_BYTES * elements,
             activation_bytes=FLOAT_BYTES * saved,
             batches=self.batches,
@@ -161,24 +195,24 @@ class TrainingStep(Step):
             ]
             for one_pass in self.passes
         ]
-        return ["training", passes, self.batch, self.batches, canonical(self.evaluation)]
+        identity = ["training", passes, self.batch, self.batches, canonical(self.evaluation)]
+        return identity if self.micro_batches == 1 else [*identity, self.micro_batches]
 
     def _ops(self) -> Iterator[Op]:
         pending: set[str] = set()  # nodes whose gradients wait for another pass
         for one_pass in self.passes:
             model = one_pass.trained_model
             yield from _forward_ops(model, self.batch, one_pass.name)
-            yield from _backward_ops(model, self.batch, one_pass.name)
+            yield from _backward_ops(model, self.batch, one_pass.name, pending)
             trained = [node for node in model.nodes if model.trainable_count(node)]
-            for node in trained:
-                if node.name in pending:
-                    size = model.trainable_count(node)
-                    total = {"gradient_total": OpCost("elementwise", size, 2 * size, size)}
-                    yield from _named_ops(node, total, one_pass.name)
             if one_pass.optimizer is None:
                 pending.update(node.name for node in trained)
                 continue
             pending.difference_update(node.name for node in trained)
+            for node in trained if one_pass.optimizer.clip_norm else ():
+                size = model.trainable_count(node)
+                norm = {"norm": OpCost("reduce", 2 * size, size, 1)}
+                yield from _named_ops(node, norm, one_pass.name)
             for node in trained:
                 update = {"update": one_pass.optimizer.update_cost(model.trainable_count(node))}
                 yield from _named_ops(node, update, one_pass.name)
@@ -225,6 +259,19 @@ def training_step(model: Model, batch: int, optimizer: Optimizer) -> TrainingSte
     return TrainingStep((TrainingPass(model, optimizer),), batch)
 
 
+def accumulated_step(
+    model: Model, batch: int, optimizer: Optimizer, micro_batches: int
+) -> TrainingStep:
+    """Return a step that updates the parameters once for several batches."""
+    if micro_batches == 1:
+        return training_step(model, batch, optimizer)
+    passes = tuple(
+        TrainingPass(model, optimizer if number == micro_batches else None, f"micro{number}")
+        for number in range(1, micro_batches + 1)
+    )
+    return TrainingStep(passes, batch, micro_batches=micro_batches)
+
+
 def read_from_file(workload: str, step: Step) -> Step:
     """Return the same step over the images of the run's data file.
 
@@ -262,7 +309,8 @@ def _forward_ops(model: Model, batch: int, prefix: str) -> Iterator[Op]:
         )
 
 
-def _backward_ops(model: Model, batch: int, prefix: str) -> Iterator[Op]:
+def _backward_ops(model: Model, batch: int, prefix: str, pending: Set[str]) -> Iterator[Op]:
+    """Yield the operations of a backward pass; gradients of pending nodes are added at once."""
     # An output that several layers read gets several gradients, which are added first.
     readers = Counter(
         name
@@ -279,10 +327,13 @@ def _backward_ops(model: Model, batch: int, prefix: str) -> Iterator[Op]:
             total = {"gradient_sum": OpCost("elementwise", (count - 1) * n, count * n, n)}
             yield from _named_ops(node, total, prefix)
         yield from _named_ops(node, layer.shared_gradient_costs(shapes), prefix)
-        if model.trainable_count(node):
+        if model.trains(node):
             yield from _named_ops(node, layer.parameter_gradient_costs(shapes), prefix)
         if any(name in model.gradient_nodes for name in model.node_inputs[node.name]):
             yield from _named_ops(node, layer.input_gradient_costs(shapes), prefix)
+        if node.name in pending and (size := model.trainable_count(node)):
+            total = {"gradient_total": OpCost("elementwise", size, 2 * size, size)}
+            yield from _named_ops(node, total, prefix)
 
 
 def _saved_elements(model: Model, batch: int) -> int:

@@ -59,3 +59,14 @@ def format_ms(milliseconds: float) -> str:
     if milliseconds >= 100:
         return f"{milliseconds:,.0f}"
     return f"{milliseconds:#.3g}"
+
+
+def step_time_text(metric: str, milliseconds: float) -> str:
+    """Format a step time with what it is: the median of all steps, or of the last minute."""
+    part = ", last minute" if metric == "last_minute_step_ms" else ""
+    return f"{format_ms(milliseconds)} ms/step{part}"
+
+
+def count_text(count: int, noun: str) -> str:
+    """Format a count with its noun: 1 run, 1,250 runs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -29,7 +29,8 @@ TX2_FAILED = WorkloadSource(
 TEXTBOOK = WorkloadSource(
     "textbook", "the textbook versions of EMDL'21's models, and ResNet-20", warmup=5
 )
-STUDIES = (CAMBRIDGE, EMDL, TX2, TX2_FAILED, TEXTBOOK, BUILT_IN)
+LANGUAGE = WorkloadSource("language", "small language models, trained on the phone", warmup=3)
+STUDIES = (CAMBRIDGE, EMDL, TX2, TX2_FAILED, TEXTBOOK, LANGUAGE, BUILT_IN)
 
 INFERENCE_SUFFIX = "-inference"
 # daily-increment: images per day and the number of days are the study's; the number of images
@@ -279,10 +280,39 @@ def _textbook() -> Iterator[Workload]:
     yield _training("resnet20", TEXTBOOK, "ResNet-20 for CIFAR", _batch(16, 4096), notes=notes)
 
 
+def _language() -> Iterator[Workload]:
+    notes = (
+        "GPT-2's architecture with tied output, AdamW (weight decay 0.01, gradients clipped to a "
+        "norm of 1), on generated text that can be learned, or on the bytes of a text file. "
+    )
+    micro = Parameter("micro_batches", 1, 1, 16, "batches per update of the parameters")
+    parameters = (_batch(4), _text_length(128, 8, 512), micro)
+    rank = Parameter("lora_rank", 8, 1, 64, "rank of the adapters")
+    mlp = Parameter("lora_mlp", 0, 0, 1, "1: adapters in the MLP as well as in the attention")
+    for name, text in (
+        ("decoder-1m", "a byte-level decoder of 1 M parameters"),
+        ("decoder-15m", "a decoder of 15 M parameters, 2048 tokens"),
+    ):
+        yield _training(
+            name, LANGUAGE, text, *parameters, notes=f"{notes}Learning rate 0.001. All learn."
+        )
+        yield _training(
+            f"{name}-lora",
+            LANGUAGE,
+            f"{text}, by adapters (LoRA)",
+            *parameters,
+            rank,
+            mlp,
+            notes=f"{notes}Learning rate 0.01. Only the adapters learn (Hu et al. 2021, alpha = "
+            "rank); everything else is frozen at its initial values.",
+        )
+
+
 def all_workloads() -> Iterator[Workload]:
     """Yield every workload, study by study, each model with its inference variant."""
     without_inference = {"sgemm", "sgemm-square", "emdl-cpuconf", "daily-increment"}
-    for workloads in (_cambridge(), _emdl(), _tx2(), _tx2_failed(), _textbook()):
+    without_inference |= {"decoder-1m-lora", "decoder-15m-lora"}
+    for workloads in (_cambridge(), _emdl(), _tx2(), _tx2_failed(), _textbook(), _language()):
         for workload in workloads:
             yield workload
             if workload.name not in without_inference:

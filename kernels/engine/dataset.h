@@ -25,8 +25,8 @@
  *                            (--data FILE); indices must lie in 0..LIMIT-1; LIMIT is 0 for the
  *                            other types
  *
- * The operation: `load : out : STREAM FIRST : SCALE SHIFT` copies samples
- * (FIRST + step * batch + n) mod COUNT; bytes become value * SCALE + SHIFT. The first axis of out
+ * The operation: `load : out : STREAM FIRST ADVANCE : SCALE SHIFT` copies samples
+ * (FIRST + step * ADVANCE + n) mod COUNT; bytes become value * SCALE + SHIFT. The first axis of out
  * is the batch.
  *
  * THE DATA FILE has a text head of at most 4096 bytes, followed by its columns in the order of the

@@ -16,8 +16,10 @@ from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
     from kernels.autotuner import MatmulShape
+    from kernels.harness.matmul_bench import MatmulRow
     from kernels.harness.opencl_device import Device
 
+INTERRUPTED = 130  # exit status after Ctrl-C
 FAILED = 5  # exit status: the command finished, and some results are wrong
 
 device_option = click.option(
@@ -210,8 +212,16 @@ def bench(
 
     wanted = read_sizes(sizes)
     winners = [] if tuned is None else read_tuned(tuned, owner_of(chosen))
-    with click.progressbar(length=len(wanted), label="timing", file=sys.stderr) as bar:
-        rows = bench_matmul(chosen, wanted, rounds, launches, winners, lambda: bar.update(1))
+    rows: list[MatmulRow] = []
+    interrupted = False
+    with click.progressbar(wanted, label="timing", file=sys.stderr) as bar:
+        try:
+            for size in bar:
+                rows += bench_matmul(chosen, [size], rounds, launches, winners)
+        except KeyboardInterrupt:  # what was measured until now is printed
+            interrupted = True
+    if not rows:
+        raise click.Abort
     if roofline is not None:
         from kernels.harness.launch_timing import measure_peaks
         from kernels.harness.roofline_plot import roofline_svg
@@ -223,6 +233,9 @@ def bench(
         click.echo(json.dumps(result_tables.bench_as_json(chosen.facts, rows)))
     else:
         click.echo("\n".join(result_tables.bench_table(chosen.facts, rows)))
+    if interrupted:
+        click.echo(f"interrupted after {len(rows)} of {len(wanted)} sizes", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 @kernels.command()

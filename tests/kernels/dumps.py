@@ -68,8 +68,12 @@ class Dumped:
     @property
     def learned(self) -> list[tuple[int, int]]:
         """List every parameter that is updated, with its gradient."""
-        found = [(op.ins[0], op.ins[1]) for op in self.plan.ops if op.phase == "update"]
-        return [(p, g) for p, g in found if p is not None and g is not None]
+        found = [op.ins[:2] for op in self.plan.ops if op.phase == "update" and len(op.ins) > 1]
+        return [
+            (p, g)
+            for p, g in found
+            if p is not None and g is not None and self.plan.tensors[p].arena == "parameter"
+        ]
 
     def name(self, number: int) -> str:
         """Return the name of a tensor."""

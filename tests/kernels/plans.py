@@ -81,8 +81,8 @@ tensor 13 float activation 196608 1 1 none
 tensor 14 float activation 262144 2 {batch} 4 none
 tensor 15 float activation 327680 2 {batch} 32 none
 tensor 16 float activation 393216 1 1 none
-op load -1 load : 0 : 0 0 : 1 0
-op load -1 load : 1 : 1 0 : 1 0
+op load -1 load : 0 : 0 0 {batch} : 1 0
+op load -1 load : 1 : 1 0 {batch} : 1 0
 op forward 0 linear_forward 0 2 3 : 10 : :
 op forward 1 relu_forward 10 : 10 : :
 op forward 2 linear_forward 10 4 5 : 11 : :

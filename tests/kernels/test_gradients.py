@@ -16,7 +16,7 @@ from workloads.layers import (
     GELU,
     LSTM,
     Add,
-    Attention,
+    AttentionHeads,
     AvgPool,
     BatchNorm,
     BinaryCrossEntropy,
@@ -45,10 +45,19 @@ from workloads.layers import (
     SoftmaxCrossEntropy,
     Tanh,
     TemporalDifference,
+    TiedLinear,
     Upsample,
 )
 from workloads.lowering.layer_lowerings import LOWERINGS
-from workloads.training import SGD, Adam, InferenceStep, Optimizer, training_step
+from workloads.training import (
+    SGD,
+    Adam,
+    AdamW,
+    InferenceStep,
+    Optimizer,
+    accumulated_step,
+    training_step,
+)
 
 UNSTATED = PublishedSize(0, 0, "a test")
 BATCH = 3
@@ -206,6 +215,32 @@ PLUMBING = {
     "reshape": after_learned_layer((6, 4), Reshape((3, 2, 4)), Conv2d(5, 2)),
     "flatten": after_learned_layer(ODD, Flatten(), Linear(4)),
 }
+
+
+def tied(trainable: bool = True) -> Model:
+    """Return an embedding whose table is the output layer as well."""
+    nodes = [
+        Node("rows", Embedding(11, 7, trainable)),
+        Node("linear", Linear(7)),
+        Node("logits", TiedLinear(11, trainable=trainable, table="rows")),
+        Node("loss", SoftmaxCrossEntropy()),
+    ]
+    return model(nodes, {"x": (9,)}, x=tokens(11), target=next_tokens(11))
+
+
+def adapted() -> Model:
+    """Return a frozen layer with a low-rank adapter beside it."""
+    nodes = [
+        Node("first", Linear(8)),
+        Node("base", Linear(10, trainable=False)),
+        Node("a", Linear(2, bias=False), ("first",)),
+        Node("b", Linear(10, bias=False), ("a",)),
+        Node("sum", Add(), ("base", "b")),
+        MSE,
+    ]
+    return model(nodes, {"x": (6, 5)}, x=noise(), target=noise())
+
+
 SEQUENCES = {
     "embedding": model(
         [Node("rows", Embedding(11, 7)), MSE], {"x": (9,)}, x=tokens(11), target=noise()
@@ -216,11 +251,19 @@ SEQUENCES = {
     "lstm on lstm": after_learned_layer((5, 4), LSTM(6), LSTM(3), LastTimeStep()),
     "lstm first": model([Node("lstm", LSTM(5)), MSE], {"x": (6, 4)}, x=noise(), target=noise()),
     "lstm frozen": after_learned_layer((6, 5), LSTM(7, trainable=False)),
-    "attention": after_learned_layer((6, 8), Attention(1)),
-    "attention of two heads": after_learned_layer((7, 12), Attention(2)),
-    "attention, causal": after_learned_layer((9, 15), Attention(3, causal=True)),
-    "attention, frozen": after_learned_layer((5, 8), Attention(2, trainable=False)),
-    "attention, longer": after_learned_layer((33, 24), Attention(4)),
+    "attention": after_learned_layer((6, 24), AttentionHeads(1)),
+    "attention of two heads": after_learned_layer((7, 36), AttentionHeads(2)),
+    "attention, causal": after_learned_layer((9, 45), AttentionHeads(3, causal=True)),
+    "attention of the input": model(
+        [Node("heads", AttentionHeads(1)), Node("fc", Linear(3)), MSE],
+        {"x": (4, 6)},
+        x=noise(),
+        target=noise(),
+    ),
+    "attention, longer": after_learned_layer((33, 72), AttentionHeads(4)),
+    "tied output": tied(),
+    "tied output, frozen": tied(trainable=False),
+    "low-rank adapter": adapted(),
 }
 VALUES = {"values": (4,), "following": (4,), "action": (), "reward": ()}
 LOSSES = {
@@ -291,6 +334,8 @@ def test_a_gradient_is_the_slope_of_the_loss(name: str) -> None:
         SGD(0.05, momentum=0.9, weight_decay=0.01),
         Adam(0.01),
         Adam(0.02, beta_1=0.5, beta_2=0.9, epsilon=1e-3),
+        AdamW(0.01),
+        AdamW(0.02, beta_1=0.5, beta_2=0.9, epsilon=1e-3, weight_decay=0.3, clip_norm=0.01),
     ],
     ids=str,
 )
@@ -305,6 +350,23 @@ def test_an_optimizer_follows_its_formula_for_three_steps(
         for number, found in enumerate(moment):
             # Adam divides by the size of the gradient, which amplifies rounding errors.
             assert worst(found, machine[number]) < 1e-3, dumped.name(number)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_micro_batches_equal_one_large_batch(threads: int) -> None:
+    """The same six samples in one pass and in three: same loss, same parameters."""
+    steps = 3
+    whole = Dumped.of(training_step(tied(), 6, AdamW(0.01)), steps=steps)
+    parts = Dumped.of(accumulated_step(tied(), 2, AdamW(0.01), 3), threads, steps)
+    reference = whole.reference()
+    for (one, _), (other, _) in zip(whole.learned, parts.learned, strict=True):
+        reference[one] = parts.moments[0][other]
+    for number in range(1, steps + 1):
+        reference.step(whole.moments[number])
+        loss = parts.moments[number][parts.plan.loss][0]
+        assert loss == pytest.approx(reference[whole.plan.loss][0], rel=1e-5)
+        for (one, _), (other, _) in zip(whole.learned, parts.learned, strict=True):
+            assert worst(parts.moments[number][other], reference[one]) < 1e-4
 
 
 @pytest.mark.parametrize("name", [*NORMS, "Dropout", "conv 3x3", "attention of two heads", "lstm"])

@@ -29,11 +29,16 @@ SMALL: dict[str, dict[str, int]] = {
     "resnet101": {"image_size": 64},
     "resnet152": {"image_size": 64},
     "bert": {"text_length": 8},
+    "decoder-1m": {"text_length": 32},
+    "decoder-1m-lora": {"text_length": 32, "micro_batches": 2, "lora_mlp": 1},
+    "decoder-15m": {"text_length": 16},
+    "decoder-15m-lora": {"text_length": 16, "lora_mlp": 1},
 }
 CANNOT_LEARN = {"emdl-squeezenet", "emdl-googlenet"}
 TOO_LARGE = {"seq2seq"}  # four copies of 348 M parameters are more than a small computer has
 TOO_SLOW_A_RATE = {"emdl-mobilenetv2"}  # 1e-5: a tensor may not change for a few steps
 TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE_SUFFIX}" in CATALOGUE]
+ADAPTED = ("decoder-1m-lora", "decoder-15m-lora")  # without inference: it is that of the decoder
 SLOW = [name for name in TRAINED if name not in QUICK and name not in CANNOT_LEARN | TOO_LARGE]
 
 
@@ -61,13 +66,13 @@ def check_learning(name: str, folder: Path) -> None:
     assert done["fallbacks"] == 0
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, "decoder-1m", "decoder-1m-lora"])
 def test_a_workload_learns(name: str, tmp_path: Path) -> None:
     check_learning(name, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", [*SLOW, *ADAPTED])
 def test_every_workload_learns(name: str, tmp_path: Path) -> None:
     check_learning(name, tmp_path)
 

@@ -20,7 +20,7 @@ from workloads.training import SGD, TrainingStep, training_step
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; `pip install torch==2.13.0`")
 
-SMALL = {"batch_size": 4, "image_size": 64, "moments": 8, "days": 2}
+SMALL = {"batch_size": 4, "image_size": 64, "text_length": 16, "micro_batches": 3}
 # Workloads that are checked under another name, or have no value to check.
 LEFT_OUT = {
     "emdl-cpuconf": "is emdl-alexnet under another name",

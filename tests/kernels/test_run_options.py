@@ -140,7 +140,7 @@ def test_every_feed_computes_the_same_bits(pocl: dict[str, str], tmp_path: Path)
     """Images of bytes that are scaled, labels, and batches that wrap around the data set."""
     body = perceptron(samples=30).decode().partition("farmhand-body")[2]
     images = body.replace("float 30 1 16 rows 4 |", "byte 30 3 1 4 4 image 4 |")
-    scaled = images.replace("load : 0 : 0 0 : 1 0", "load : 0 : 0 0 : 0.0078 -1")
+    scaled = images.replace("load : 0 : 0 0 8 : 1 0", "load : 0 : 0 0 8 : 0.0078 -1")
     assert body != images != scaled
     check_feeds("farmhand-body" + scaled.replace("backend cpu", "backend opencl"), tmp_path, pocl)
 

@@ -110,7 +110,7 @@ def test_indices_of_a_data_file_are_checked_before_the_first_step(tmp_path: Path
         "stream 0 index 20000 0 file 0 4 |\n"
         "tensor 0 index input 0 1 8 none\n"
         "tensor 1 float activation 0 1 1 zero\n"
-        "op load -1 load : 0 : 0 0 : 1 0\n"
+        "op load -1 load : 0 : 0 0 8 : 1 0\n"
         "op forward 0 copy_scaled 1 : 1 : : 1\n"
     )
     labels = np.zeros(20000, "<i4")

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812, as PyTorch's own pages have 
 from workloads import layers as our
 from workloads.graph import TARGET, Model, Node
 from workloads.layers.window_shapes import window_axes
-from workloads.training import SGD, Adam, Optimizer, TrainingStep
+from workloads.training import SGD, Adam, AdamW, Optimizer, TrainingStep
 
 Values = Mapping[str, Tensor]  # by the name of a tensor in the plan
 
@@ -51,10 +51,15 @@ class Peer:
             losses.append(float(loss.detach()))
             loss.backward()  # type: ignore[no-untyped-call]
             if at in self._optimizers:
+                for parameter in learned:
+                    if self._step.micro_batches > 1 and parameter.grad is not None:
+                        parameter.grad /= self._step.micro_batches
+                if each.optimizer and each.optimizer.clip_norm:
+                    torch.nn.utils.clip_grad_norm_(learned, each.optimizer.clip_norm)
                 self._optimizers[at].step()
                 for parameter in learned:
                     parameter.grad = None
-        return losses[0]
+        return sum(losses) / len(losses) if self._step.micro_batches > 1 else losses[0]
 
     def _learned(self, model: Model) -> list[Tensor]:
         return [
@@ -72,6 +77,8 @@ class Peer:
                 name: self._parameters[f"{node.name}.{name}"]
                 for name in model.parameter_shapes(node)
             }
+            if node.layer.shared_from:
+                own["weight"] = self._parameters[f"{node.layer.shared_from}.weight"]
             if isinstance(node.layer, our.Dropout):
                 own["mask"] = masks[f"{node.name}.mask"]
             if isinstance(node.layer, our.Loss) and TARGET in inputs:
@@ -84,6 +91,9 @@ def _optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Op
     match optimizer:
         case SGD(learning_rate=rate, momentum=momentum, weight_decay=decay):
             return torch.optim.SGD(parameters, rate, momentum, weight_decay=decay)
+        case AdamW(beta_1=first, beta_2=second, epsilon=epsilon, weight_decay=decay):
+            rate = optimizer.learning_rate
+            return torch.optim.AdamW(parameters, rate, (first, second), epsilon, decay)
         case Adam(learning_rate=rate, beta_1=first, beta_2=second, epsilon=epsilon):
             return torch.optim.Adam(parameters, rate, (first, second), epsilon)
         case _:
@@ -151,16 +161,13 @@ def _lstm(_: our.LSTM, x: Tensor, own: dict[str, Tensor]) -> Tensor:
     return torch.stack(moments, dim=1)
 
 
-def _attention(layer: our.Attention, x: Tensor, own: dict[str, Tensor]) -> Tensor:
+def _attention(layer: our.AttentionHeads, x: Tensor, _: dict[str, Tensor]) -> Tensor:
     batch, time, features = x.shape
-    parts = F.linear(x, own["weight"], own["bias"]).chunk(3, dim=-1)
     q, k, v = (
-        part.reshape(batch, time, layer.heads, features // layer.heads).transpose(1, 2)
-        for part in parts
+        part.reshape(batch, time, layer.heads, -1).transpose(1, 2) for part in x.chunk(3, dim=-1)
     )
     mixed = F.scaled_dot_product_attention(q, k, v, is_causal=layer.causal)
-    out = mixed.transpose(1, 2).reshape(batch, time, features)
-    return F.linear(out, own["out_weight"], own["out_bias"])
+    return mixed.transpose(1, 2).reshape(batch, time, features // 3)
 
 
 def _temporal(layer: our.TemporalDifference, xs: list[Tensor], _: dict[str, Tensor]) -> Tensor:
@@ -183,6 +190,7 @@ JOINING: dict[str, Callable[..., Tensor]] = {
 }
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "Linear": lambda _, x, own: F.linear(x, own["weight"], own.get("bias")),
+    "TiedLinear": lambda _, x, own: F.linear(x, own["weight"]),
     "ReLU": lambda _, x, own: x.relu(),
     "ReLU6": lambda _, x, own: F.relu6(x),
     "LeakyReLU": lambda layer, x, own: F.leaky_relu(x, layer.negative_slope),
@@ -208,7 +216,7 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "LastTimeStep": lambda _, x, own: x[:, -1],
     "RepeatVector": lambda layer, x, own: x[:, None].expand(-1, layer.time_steps, -1),
     "LSTM": _lstm,
-    "Attention": _attention,
+    "AttentionHeads": _attention,
     "SoftmaxCrossEntropy": lambda _, x, own: F.cross_entropy(
         x.reshape(-1, x.shape[-1]), own[TARGET].reshape(-1)
     ),

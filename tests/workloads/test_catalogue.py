@@ -32,6 +32,7 @@ NAMES = {
     " squeezenet vgg16 xception",
     "tx2-failed": "bert densenet100 resnet101 resnet152 seq2seq vgg19",
     "textbook": "lenet googlenet mobilenetv2 resnet20",
+    "language": "decoder-1m decoder-1m-lora decoder-15m decoder-15m-lora",
     "built-in": "noop",
 }
 

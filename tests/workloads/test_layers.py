@@ -8,7 +8,7 @@ from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import (
     LSTM,
     Add,
-    Attention,
+    AttentionHeads,
     AvgPool,
     Concat,
     Conv2d,
@@ -74,7 +74,7 @@ def tried(*nodes: Node, **inputs: Shape) -> Model:
         (Embedding(100, 16), [(12,)], (12, 16), 1600),
         # As many as TensorFlow's; PyTorch has every bias twice.
         (LSTM(32), [(12, 16)], (12, 32), 4 * 32 * (16 + 32 + 1)),
-        (Attention(4), [(12, 64)], (12, 64), 4 * 64 * 65),
+        (AttentionHeads(4), [(12, 192)], (12, 64), 0),
     ],
     ids=lambda value: str(value) if isinstance(value, Layer) else "",
 )
@@ -179,8 +179,8 @@ def test_a_transposed_axis_reverses_a_window_axis(
 
 def test_attention_and_lstm_do_the_products_that_they_state() -> None:
     """A product of n multiply-adds is 2 n FLOPs forward and 4 n backward."""
-    for layer in (Attention(4), LSTM(64)):
-        shapes = LayerShapes(3, ((12, 64),), (12, 64))
+    for layer, features in ((AttentionHeads(4), 192), (LSTM(64), 64)):
+        shapes = LayerShapes(3, ((12, features),), (12, 64))
         backward = (
             layer.shared_gradient_costs(shapes)
             | layer.parameter_gradient_costs(shapes)

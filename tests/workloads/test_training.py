@@ -56,7 +56,9 @@ def test_arithmetic_grows_with_the_batch_except_the_update(name: str, batch: int
     one = cost_of(bind(name, {"batch_size": 1}))
     many = cost_of(bind(name, {"batch_size": batch}))
     for before, after in zip(one.ops, many.ops, strict=True):
-        is_per_parameter = before.kind == "update" or before.name.endswith(".gradient_total")
+        is_per_parameter = before.kind == "update" or before.name.endswith(
+            (".gradient_total", ".norm")
+        )
         assert after.flops == before.flops * (1 if is_per_parameter else batch)
     assert many.parameter_bytes == one.parameter_bytes
     assert many.samples_per_step == batch

@@ -16,7 +16,7 @@ from workloads.layers.activations import (
     Tanh,
 )
 from workloads.layers.layer import Layer, LayerShapes, Shape
-from workloads.layers.linear import Conv2d, Linear
+from workloads.layers.linear import Conv2d, Linear, TiedLinear
 from workloads.layers.losses import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -29,7 +29,7 @@ from workloads.layers.norms import BatchNorm, LayerNorm
 from workloads.layers.pooling import AvgPool, GlobalAvgPool, MaxPool
 from workloads.layers.sequence_layers import (
     LSTM,
-    Attention,
+    AttentionHeads,
     Embedding,
     LastTimeStep,
     PositionEmbedding,
@@ -41,7 +41,7 @@ __all__ = [
     "GELU",
     "LSTM",
     "Add",
-    "Attention",
+    "AttentionHeads",
     "AvgPool",
     "BatchNorm",
     "BinaryCrossEntropy",
@@ -72,5 +72,6 @@ __all__ = [
     "SoftmaxCrossEntropy",
     "Tanh",
     "TemporalDifference",
+    "TiedLinear",
     "Upsample",
 ]

@@ -80,6 +80,11 @@ class Layer(Tagged, ABC):
         """Return the operations that compute the gradients of the parameters."""
         return {}
 
+    @property
+    def shared_from(self) -> str:
+        """The node whose parameter "weight" this layer uses as well; empty: none."""
+        return ""
+
     def macs(self, _: LayerShapes) -> int:
         """Return the multiply-adds of matrix products and convolutions, forward, without biases."""
         return 0

@@ -86,6 +86,7 @@ class Linear(Layer):
     features: int
     bias: bool = True
     trainable: bool = True
+    zero_start: bool = False  # whether its weights start at zero, so that it changes nothing yet
 
     def output_shape(self, *inputs: Shape) -> Shape:
         if not inputs[0] or self.features < 1:
@@ -124,3 +125,20 @@ class Linear(Layer):
 
     def _weights(self, shapes: LayerShapes) -> int:
         return self.features * shapes.inputs[0][-1]
+
+
+@dataclass(frozen=True)
+class TiedLinear(Linear):
+    """A fully connected layer without bias whose weight is the table of an embedding."""
+
+    tag: ClassVar[str] = "tied_linear"
+    bias: bool = False
+    table: str = ""  # the name of the embedding
+
+    @property
+    def shared_from(self) -> str:
+        return self.table
+
+    def parameter_shapes(self, *_: Shape) -> dict[str, Shape]:
+        """Return nothing: the table belongs to the embedding."""
+        return {}

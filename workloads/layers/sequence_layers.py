@@ -16,6 +16,7 @@ class Embedding(Layer):
     vocabulary: int
     features: int
     trainable: bool = True
+    deviation: float = 1.0  # of the values that it starts with
 
     def output_shape(self, *inputs: Shape) -> Shape:
         return (*inputs[0], self.features)
@@ -181,87 +182,53 @@ class LSTM(Layer):
 
 
 @dataclass(frozen=True)
-class Attention(Layer):
-    """Multi-head self-attention with its input and output projections."""
+class AttentionHeads(Layer):
+    """Multi-head self-attention over queries, keys and values side by side.
 
-    tag: ClassVar[str] = "attention"
+    The projections before and after it are layers of their own, so that each can be frozen or
+    adapted by itself.
+    """
+
+    tag: ClassVar[str] = "attention_heads"
     heads: int
-    causal: bool = False
-    trainable: bool = True
+    causal: bool = False  # a time step sees itself and those before it
 
     def output_shape(self, *inputs: Shape) -> Shape:
-        _, features = as_sequence(inputs[0])
-        if self.heads < 1 or features % self.heads:
-            raise InvalidRequest(f"{self.heads} heads do not divide {features} features")
-        return inputs[0]
-
-    def parameter_shapes(self, *inputs: Shape) -> dict[str, Shape]:
-        """Return query, key and value in one matrix, and the output projection."""
-        features = inputs[0][-1]
-        return {
-            "weight": (3 * features, features),
-            "bias": (3 * features,),
-            "out_weight": (features, features),
-            "out_bias": (features,),
-        }
+        time_steps, features = as_sequence(inputs[0])
+        if self.heads < 1 or features % (3 * self.heads):
+            raise InvalidRequest(
+                f"{self.heads} heads do not divide {features} features of queries, keys and values"
+            )
+        return (time_steps, features // 3)
 
     def macs(self, shapes: LayerShapes) -> int:
-        return self._projection_macs(shapes) + self._score_macs(shapes)
+        """Return the multiply-adds of two products: scores, and their weighted values."""
+        return 2 * shapes.n_out * shapes.output[0]
 
     def forward_costs(self, shapes: LayerShapes) -> OpCosts:
-        x, weights = shapes.n_in, self._weights(shapes)
-        matrix, flops = self._in_matrix(shapes), self._projection_macs(shapes) // 2
-        score = self._score_macs(shapes)  # two products of half of this each
+        n, weights, product = shapes.n_out, self._weights(shapes), self.macs(shapes)
         return {
-            "in_projection": OpCost("matmul", 3 * flops, x + matrix, 3 * x),
-            "scores": OpCost("matmul", score, 2 * x, weights),
+            "scores": OpCost("matmul", product, 2 * n, weights),
             "weights": OpCost("softmax", 5 * weights, weights, weights),
-            "values": OpCost("matmul", score, weights + x, x),
-            "out_projection": OpCost("matmul", flops, x + matrix // 3, shapes.n_out),
-        }
-
-    def shared_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
-        """Count the gradients as far back as query, key and value."""
-        x, weights, score = shapes.n_in, self._weights(shapes), self._score_macs(shapes)
-        flops, reads = self._projection_macs(shapes) // 2, shapes.n_out
-        return {
-            "out_gradient": OpCost("matmul", flops, reads + self._in_matrix(shapes) // 3, x),
-            "values_gradient": OpCost("matmul", 2 * score, 2 * x + weights, x + weights),
-            "weights_gradient": OpCost("softmax", 4 * weights, 2 * weights, weights),
-            "scores_gradient": OpCost("matmul", 2 * score, 2 * x + weights, 2 * x),
-        }
-
-    def parameter_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
-        x, n, matrix = shapes.n_in, shapes.n_out, self._in_matrix(shapes)
-        flops, features = self._projection_macs(shapes) // 2, shapes.output[-1]
-        return {
-            "out_weight_gradient": OpCost("matmul", flops, 2 * x, matrix // 3),
-            "weight_gradient": OpCost("matmul", 3 * flops, 4 * x, matrix),
-            "bias_gradient": OpCost("reduce", 4 * n, 4 * n, 4 * features),
+            "values": OpCost("matmul", product, weights + n, n),
         }
 
     def input_gradient_costs(self, shapes: LayerShapes) -> OpCosts:
-        flops, x = 3 * self._projection_macs(shapes) // 2, shapes.n_in
-        return {"input_gradient": OpCost("matmul", flops, 3 * x + self._in_matrix(shapes), x)}
+        n, weights, products = shapes.n_out, self._weights(shapes), 2 * self.macs(shapes)
+        return {
+            "values_gradient": OpCost("matmul", products, 2 * n + weights, n + weights),
+            "weights_gradient": OpCost("softmax", 4 * weights, 2 * weights, weights),
+            "scores_gradient": OpCost("matmul", products, 2 * n + weights, 2 * n),
+        }
 
     @property
     def saves_input(self) -> bool:
-        """True: the gradient of the input projection needs it."""
+        """True: every gradient needs queries, keys and values."""
         return True
 
     def saved_extra(self, shapes: LayerShapes) -> int:
-        """Return query, key, value, attention weights and the input of the output projection."""
-        return 4 * shapes.n_in + self._weights(shapes)
-
-    def _projection_macs(self, shapes: LayerShapes) -> int:
-        return 4 * shapes.n_in * shapes.output[-1]
-
-    def _score_macs(self, shapes: LayerShapes) -> int:
-        return 2 * shapes.n_in * shapes.output[0]
+        """Return the number of attention weights."""
+        return self._weights(shapes)
 
     def _weights(self, shapes: LayerShapes) -> int:
-        """Return the number of attention weights."""
         return shapes.batch * self.heads * shapes.output[0] ** 2
-
-    def _in_matrix(self, shapes: LayerShapes) -> int:
-        return prod(self.parameter_shapes(*shapes.inputs)["weight"])

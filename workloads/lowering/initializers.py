@@ -6,7 +6,7 @@ which loses half of its input (Glorot and Bengio 2010; He et al. 2015).
 
 from math import prod, sqrt
 
-from workloads.layers import LSTM, Conv2d, Embedding, Layer, LeakyReLU, Loss, ReLU, ReLU6
+from workloads.layers import LSTM, Conv2d, Embedding, Layer, LeakyReLU, Linear, Loss, ReLU, ReLU6
 from workloads.layers.layer import Shape
 from workloads.layers.window_shapes import as_pair
 from workloads.lowering.plan_body import Initializer
@@ -19,12 +19,12 @@ def initializer_for(layer: Layer, name: str, shape: Shape, reader: Layer | None)
     """Choose the initial values of a layer's parameter, given the layer that reads its output."""
     if name == "scale":
         return Initializer("constant", 1.0)
-    if not name.endswith("weight"):
+    if not name.endswith("weight") or (isinstance(layer, Linear) and layer.zero_start):
         return ZERO
     if isinstance(layer, LSTM):
         return Initializer("uniform", 1 / sqrt(layer.features))
     if isinstance(layer, Embedding):
-        return Initializer("normal", 1.0)
+        return Initializer("normal", layer.deviation)
     fan_in: float = prod(shape[1:])
     if isinstance(layer, Conv2d) and layer.transposed:
         # A stride of s lets only one in s x s windows reach an output pixel.

@@ -12,7 +12,7 @@ from workloads.layers import (
     GELU,
     LSTM,
     Add,
-    Attention,
+    AttentionHeads,
     AvgPool,
     BatchNorm,
     BinaryCrossEntropy,
@@ -40,6 +40,7 @@ from workloads.layers import (
     SoftmaxCrossEntropy,
     Tanh,
     TemporalDifference,
+    TiedLinear,
     Upsample,
 )
 from workloads.layers.layer import Shape
@@ -109,6 +110,19 @@ def linear(layer: Linear, ctx: LayerContext) -> Lowering:
             ctx.op("bias_gradient", "row_bias_gradient", (ctx.dy,), (ctx.gradient("bias"),))
     if ctx.needs_input_gradient:
         ctx.op("input_gradient", "linear_input_gradient", (weight, ctx.dy), (ctx.dx(),))
+
+
+@lowering_of(TiedLinear)
+def tied_linear(layer: TiedLinear, ctx: LayerContext) -> Lowering:
+    """Lower a product with the table of an embedding; the embedding adds its own gradient later."""
+    table = ctx.builder.parameter(layer.table, "weight")
+    ctx.op("forward", "linear_forward", (ctx.x, table, None), (ctx.y,))
+    yield
+    if ctx.trainable:
+        dtable = ctx.builder.gradient(layer.table, "weight")
+        ctx.op("weight_gradient", "linear_weight_gradient", (ctx.x, ctx.dy), (dtable,))
+    if ctx.needs_input_gradient:
+        ctx.op("input_gradient", "linear_input_gradient", (table, ctx.dy), (ctx.dx(),))
 
 
 @lowering_of(ReLU, ReLU6, Tanh, Sigmoid, LeakyReLU)
@@ -282,7 +296,10 @@ def embedding(_: Embedding, ctx: LayerContext) -> Lowering:
     """Lower an embedding; its input, a token, has no gradient."""
     ctx.op("forward", "embedding_forward", (ctx.x, ctx.parameter("weight")), (ctx.y,))
     yield
-    if ctx.trainable:
+    if ctx.trainable and ctx.has_gradient("weight"):
+        ins = (ctx.x, ctx.dy, ctx.gradient("weight"))
+        ctx.op("weight_gradient", "embedding_gradient_add", ins, ins[2:])
+    elif ctx.trainable:
         table = ctx.gradient("weight")
         ctx.op("weight_gradient", "embedding_gradient", (ctx.x, ctx.dy), (table,))
 
@@ -336,46 +353,28 @@ def lstm(layer: LSTM, ctx: LayerContext) -> Lowering:
         ctx.op("input_gradient", "linear_input_gradient", (wi, dgates), (ctx.dx(),))
 
 
-@lowering_of(Attention)
-def attention(layer: Attention, ctx: LayerContext) -> Lowering:
-    """Lower attention: projections are matrix products, everything between them is per head."""
-    weight, bias, out_weight, out_bias = (
-        ctx.parameter(name) for name in ("weight", "bias", "out_weight", "out_bias")
-    )
-    batch, time, features = ctx.x.shape
+@lowering_of(AttentionHeads)
+def attention_heads(layer: AttentionHeads, ctx: LayerContext) -> Lowering:
+    """Lower attention: one matrix product per head in each direction."""
+    batch, time, _ = ctx.x.shape
     heads, causal = layer.heads, int(layer.causal)
     loop = (batch * heads * time, time, 1)
-    qkv = ctx.new_tensor("qkv", (batch, time, 3 * features))
     scores = ctx.new_tensor("scores", (batch, heads, time, time))
     weights = ctx.new_tensor("weights", scores.shape)
-    mixed = ctx.new_tensor("mixed", ctx.x.shape)
-    ctx.op("in_projection", "linear_forward", (ctx.x, weight, bias), (qkv,))
-    ctx.op("scores", "attention_scores", (qkv,), (scores,), (heads, causal))
+    ctx.op("scores", "attention_scores", (ctx.x,), (scores,), (heads, causal))
     ctx.op("weights", "softmax_forward", (scores,), (weights,), loop)
-    ctx.op("values", "attention_values", (qkv, weights), (mixed,), (heads,))
-    ctx.op("out_projection", "linear_forward", (mixed, out_weight, out_bias), (ctx.y,))
+    ctx.op("values", "attention_values", (ctx.x, weights), (ctx.y,), (heads,))
     yield
-    dmixed, dqkv = (
-        ctx.new_tensor("mixed_gradient", mixed.shape),
-        ctx.new_tensor("qkv_gradient", qkv.shape),
-    )
+    if not ctx.needs_input_gradient:
+        return
     dweights, dscores = (
         ctx.new_tensor(name, scores.shape) for name in ("weights_gradient", "scores_gradient")
     )
-    ctx.op("out_gradient", "linear_input_gradient", (out_weight, ctx.dy), (dmixed,))
-    outs = (dweights, dqkv)
-    ctx.op("values_gradient", "attention_values_gradient", (qkv, weights, dmixed), outs, (heads,))
+    ins, outs = (ctx.x, weights, ctx.dy), (dweights, ctx.dx())
+    ctx.op("values_gradient", "attention_values_gradient", ins, outs, (heads,))
     ctx.op("weights_gradient", "softmax_gradient", (weights, dweights), (dscores,), loop)
-    ins = (qkv, dscores, dqkv)
-    ctx.op("scores_gradient", "attention_scores_gradient", ins, (dqkv,), (heads, causal))
-    if ctx.trainable:
-        dout, dw = ctx.gradient("out_weight"), ctx.gradient("weight")
-        ctx.op("out_weight_gradient", "linear_weight_gradient", (mixed, ctx.dy), (dout,))
-        ctx.op("weight_gradient", "linear_weight_gradient", (ctx.x, dqkv), (dw,))
-        ctx.op("bias_gradient", "row_bias_gradient", (ctx.dy,), (ctx.gradient("out_bias"),))
-        ctx.op("bias_gradient", "row_bias_gradient", (dqkv,), (ctx.gradient("bias"),))
-    if ctx.needs_input_gradient:
-        ctx.op("input_gradient", "linear_input_gradient", (weight, dqkv), (ctx.dx(),))
+    ins = (ctx.x, dscores, ctx.dx())
+    ctx.op("scores_gradient", "attention_scores_gradient", ins, (ctx.dx(),), (heads, causal))
 
 
 @lowering_of(SoftmaxCrossEntropy)

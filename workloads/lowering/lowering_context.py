@@ -88,6 +88,10 @@ class LayerContext:
         """Return the tensor for the gradient of a parameter."""
         return self.builder.gradient(self.node, name)
 
+    def has_gradient(self, name: str) -> bool:
+        """Whether a layer that shares a parameter has already computed its part of the gradient."""
+        return (self.node, name) in self.builder.parameter_gradients
+
     def view(self, base: Tensor, shape: Shape) -> Tensor:
         """Return the same values under another shape."""
         return self.builder.view(base, shape)

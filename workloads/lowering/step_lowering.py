@@ -1,7 +1,7 @@
 """Lower a step: its passes in order, as load, forward, backward, update and evaluate operations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from workloads.basic_steps import MatmulStep
 from workloads.data_columns import DataColumn, ElementType
@@ -26,6 +26,7 @@ from workloads.step_cost import Backend, Step
 from workloads.training import (
     SGD,
     Adam,
+    AdamW,
     InferenceStep,
     Optimizer,
     TrainingPass,
@@ -59,19 +60,23 @@ def step_memory(step: Step) -> MemoryBreakdown:
 
 def _lower_training(step: TrainingStep) -> PlanBody:
     evaluation = step.evaluation
-    body = PlanBody(step.batch, training=True, evaluate=evaluation.every if evaluation else 0)
+    body = PlanBody(step.samples, training=True, evaluate=evaluation.every if evaluation else 0)
     builder = StepBuilder(body, step)
-    samples = step.batch * step.batches
-    models = [one_pass.trained_model for one_pass in step.passes]
-    body.inputs = [
-        builder.load("load", model, model.columns, step.batch, samples) for model in models
+    for number, one_pass in enumerate(step.passes):
+        model = one_pass.trained_model
+        first = number * step.batch if step.micro_batches > 1 else 0
+        samples = BatchSamples(step.batch, step.samples * step.batches, first, step.samples)
+        body.inputs.append(builder.load("load", model, model.columns, samples))
+    losses = [
+        builder.train(one_pass, inputs, step)
+        for one_pass, inputs in zip(step.passes, body.inputs, strict=True)
     ]
-    for one_pass, inputs in zip(step.passes, body.inputs, strict=True):
-        builder.train(one_pass, inputs)
+    body.loss = builder.mean_loss(losses) if step.micro_batches > 1 else losses[0]
     if evaluation:
         model, count = step.passes[0].model, evaluation.samples
         columns = model.columns | dict(evaluation.data)
-        builder.evaluate(model, builder.load("evaluate", model, columns, count, count), count)
+        samples = BatchSamples(count, count)
+        builder.evaluate(model, builder.load("evaluate", model, columns, samples), count)
     return body
 
 
@@ -79,7 +84,8 @@ def _lower_inference(step: InferenceStep) -> PlanBody:
     body = PlanBody(step.batch, training=False)
     builder = StepBuilder(body, step)
     columns = {name: step.model.columns[name] for name in step.model.inputs}
-    inputs = builder.load("load", step.model, columns, step.batch, step.batch * step.batches)
+    samples = BatchSamples(step.batch, step.batch * step.batches)
+    inputs = builder.load("load", step.model, columns, samples)
     builder.infer("forward", step.model, inputs, step.batch)
     return body
 
@@ -94,6 +100,16 @@ def _lower_matmul(step: MatmulStep) -> PlanBody:
     return body
 
 
+@dataclass(frozen=True)
+class BatchSamples:
+    """Which samples of a data set a pass reads in a step."""
+
+    batch: int
+    all: int  # samples in the data set
+    first: int = 0  # of the first step
+    advance: int = 0  # samples from one step to the next; 0: the batch
+
+
 class StepBuilder:
     """Builds the body of a plan; its passes share parameters, state and pending gradients."""
 
@@ -101,7 +117,7 @@ class StepBuilder:
         self.body = body
         self.persistent: dict[tuple[str, ...], Tensor] = {}  # what outlives a step, by name
         self._entries = {op.name: number for number, op in enumerate(step.cost.ops)}
-        self._loaded: dict[tuple[DataStream, int], Tensor] = {}
+        self._loaded: dict[tuple[DataStream, BatchSamples], Tensor] = {}
         self._pending: dict[tuple[str, str], Tensor] = {}  # gradients that wait for another pass
 
     def load(
@@ -109,51 +125,52 @@ class StepBuilder:
         phase: Phase,
         model: Model,
         columns: Mapping[str, DataColumn],
-        batch: int,
-        samples: int,
+        samples: BatchSamples,
     ) -> dict[str, Tensor]:
         """Load a batch of every column; a column that two passes read is loaded once."""
         loaded = {}
         for name, column in columns.items():
-            stream = DataStream(_unscaled(column), samples, _sample_shape(model, name))
+            stream = DataStream(_unscaled(column), samples.all, _sample_shape(model, name))
             number = self.body.stream_number(stream)
             type: ElementType = "float" if column.type == "byte" else column.type
-            key = (DataStream(column, samples, stream.shape), batch)
+            key = (DataStream(column, samples.all, stream.shape), samples)
             if key not in self._loaded:
-                tensor = self.body.add_tensor(name, (batch, *stream.shape), type, "input")
+                tensor = self.body.add_tensor(name, (samples.batch, *stream.shape), type, "input")
                 scaling = (column.scale, column.shift)
-                op = PlanOp(phase, NO_ENTRY, "load", (), (tensor,), (number, 0), scaling)
+                ints = (number, samples.first, samples.advance or samples.batch)
+                op = PlanOp(phase, NO_ENTRY, "load", (), (tensor,), ints, scaling)
                 self.body.ops.append(op)
                 self._loaded[key] = tensor
             loaded[name] = self._loaded[key]
         return loaded
 
-    def train(self, one_pass: TrainingPass, inputs: Inputs) -> None:
-        """Lower forward, backward and update of one pass."""
-        model = one_pass.trained_model
-        builder = PassBuilder(self, model, inputs, self.body.samples, prefix=one_pass.name)
+    def train(self, one_pass: TrainingPass, inputs: Inputs, step: TrainingStep) -> Tensor:
+        """Lower forward, backward and update of one pass; return its loss."""
+        model, optimizer = one_pass.trained_model, one_pass.optimizer
+        builder = PassBuilder(self, model, inputs, step.batch, prefix=one_pass.name)
         builder.forward()
-        if self.body.loss is None:
-            self.body.loss = builder.outputs[model.nodes[-1].name]
-        builder.backward()
+        builder.backward(self._pending)
         trained = [
             (node.name, name)
             for node in model.nodes
             if model.trainable_count(node)
             for name in model.parameter_shapes(node)
         ]
-        for key in trained:
-            gradient = builder.gradient(*key)
-            if key in self._pending:
-                total = self._pending.pop(key)
-                part = f"{key[0]}.gradient_total"
-                builder.op("backward", part, "add", (total, gradient), (total,))
-                builder.parameter_gradients[key] = gradient = total
-            if one_pass.optimizer is None:
-                self._pending[key] = gradient
-        if one_pass.optimizer is not None:
+        if optimizer is None:
+            self._pending |= {key: builder.gradient(*key) for key in trained}
+        else:
+            norm = builder.gradient_norm(trained) if optimizer.clip_norm else None
             for node, name in trained:
-                _lower_update(builder, node, name, one_pass.optimizer)
+                _lower_update(builder, node, name, optimizer, norm, step.micro_batches)
+        return builder.outputs[model.nodes[-1].name]
+
+    def mean_loss(self, losses: Sequence[Tensor]) -> Tensor:
+        """Return the mean of the losses of all micro-batches."""
+        mean = self.body.add_tensor("loss", (1,), exclusive=True)
+        for kind, ins, floats in (("add", losses, ()), ("copy_scaled", [mean], [1 / len(losses)])):
+            op = PlanOp("update", NO_ENTRY, kind, tuple(ins), (mean,), (), tuple(floats))
+            self.body.ops.append(op)
+        return mean
 
     def infer(self, phase: Phase, model: Model, inputs: Inputs, batch: int) -> Inputs:
         """Lower the forward pass as a trained model is used; return the output of every node."""
@@ -219,8 +236,11 @@ class PassBuilder:
             self.outputs[node.name] = ctx.y
             self._lowerings[node.name] = (ctx, lowering)
 
-    def backward(self) -> None:
-        """Lower the backward pass of every node that gradients flow through, in reverse."""
+    def backward(self, pending: dict[tuple[str, str], Tensor]) -> None:
+        """Lower the backward pass of every node that gradients flow through, in reverse.
+
+        Gradients that wait for this pass are added at once, so that few of its own exist together.
+        """
         model = self._model
         gradients: dict[str, list[Tensor]] = {}
         for node in reversed(model.nodes):
@@ -234,6 +254,18 @@ class PassBuilder:
             for index, name in enumerate(model.node_inputs[node.name]):
                 if name in model.gradient_nodes:
                     gradients.setdefault(name, []).append(ctx.input_gradients[index])
+            for key in [key for key in pending if key[0] == node.name]:
+                total, part = pending.pop(key), f"{node.name}.gradient_total"
+                self.op("backward", part, "add", (total, self.gradient(*key)), (total,))
+                self.parameter_gradients[key] = total
+
+    def gradient_norm(self, trained: Sequence[tuple[str, str]]) -> Tensor:
+        """Return the squared norm of all gradients together."""
+        total = self._body.add_tensor("squared_norm", (1,), exclusive=True)
+        for number, key in enumerate(trained):
+            kind, ins = ("squared_norm_add", (total,)) if number else ("squared_norm", ())
+            self.op("update", f"{key[0]}.norm", kind, (self.gradient(*key), *ins), (total,))
+        return total
 
     def activation(self, name: str, shape: Shape, type: ElementType) -> Tensor:
         """Add a tensor to the activations."""
@@ -307,7 +339,7 @@ class PassBuilder:
             shapes=model.layer_shapes(node, self._batch),
             xs=tuple(self.outputs[name] for name in names),
             training=self._training,
-            trainable=bool(model.trainable_count(node)),
+            trainable=model.trains(node),
             input_needs_gradient=tuple(name in model.gradient_nodes for name in names),
             target=self._inputs.get(TARGET),
             fused_activation=self._fuse_activation(node),
@@ -338,19 +370,31 @@ class PassBuilder:
         return total
 
 
-def _lower_update(builder: PassBuilder, node: str, name: str, optimizer: Optimizer) -> None:
+def _lower_update(
+    builder: PassBuilder,
+    node: str,
+    name: str,
+    optimizer: Optimizer,
+    norm: Tensor | None,
+    micro_batches: int,
+) -> None:
     parameter, gradient = builder.parameter(node, name), builder.gradient(node, name)
-    kind, floats = _update_kind(optimizer)
+    kind, floats = _update_kind(optimizer, micro_batches)
     states = [
         builder.state(node, f"{name}.update{slot}", parameter.shape, ZERO)
         for slot in range(optimizer.state_per_parameter)
     ]
-    ins, outs = (parameter, gradient, *states), (parameter, *states)
+    ins, outs = (parameter, gradient, *states, *([norm] if norm else ())), (parameter, *states)
     builder.op("update", f"{node}.update", kind, ins, outs, (), floats)
 
 
-def _update_kind(optimizer: Optimizer) -> tuple[str, tuple[float, ...]]:
+def _update_kind(optimizer: Optimizer, micro_batches: int) -> tuple[str, tuple[float, ...]]:
     match optimizer:
+        case AdamW(beta_1=first, beta_2=second, epsilon=epsilon, weight_decay=decay):
+            moments = (optimizer.learning_rate, first, second, epsilon)
+            return "adamw", (*moments, decay, optimizer.clip_norm, 1 / micro_batches)
+        case _ if micro_batches > 1:
+            raise InvalidRequest(f"micro-batches need AdamW, not {optimizer.tag}")
         case SGD(learning_rate=rate, momentum=momentum, weight_decay=decay) if momentum:
             return "momentum", (rate, momentum, decay)
         case SGD(learning_rate=rate, weight_decay=decay):

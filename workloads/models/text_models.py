@@ -8,7 +8,7 @@ from workloads.layers import (
     GELU,
     LSTM,
     Add,
-    Attention,
+    AttentionHeads,
     Concat,
     Dropout,
     Embedding,
@@ -78,7 +78,9 @@ def char_cnn(time_steps: int = 30, classes: int = STUDY_CLASSES) -> Model:
 def _transformer(name: str, source: str) -> tuple[Node, ...]:
     """Return attention and two fully connected layers, each with a shortcut and a layer norm."""
     return (
-        Node(f"{name}.attention", Attention(BERT_HEADS), (source,)),
+        Node(f"{name}.qkv", Linear(3 * BERT_FEATURES), (source,)),
+        Node(f"{name}.heads", AttentionHeads(BERT_HEADS)),
+        Node(f"{name}.out", Linear(BERT_FEATURES)),
         Node(f"{name}.dropout1", Dropout(0.1)),
         Node(f"{name}.add1", Add(), (f"{name}.dropout1", source)),
         Node(f"{name}.norm1", LayerNorm(epsilon=1e-12)),

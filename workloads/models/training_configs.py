@@ -14,6 +14,7 @@ from workloads.graph import TARGET, Model
 from workloads.models import dcgan
 from workloads.models.alexnet import alexnet
 from workloads.models.blocks import STUDY_CLASSES
+from workloads.models.decoder import DECODER_SIZES, Adapters, decoder
 from workloads.models.densenet import densenet
 from workloads.models.dqn import dqn, dqn_policy
 from workloads.models.emdl21 import MODELS, OPTIMIZER, OPTIMIZERS, cpu_job
@@ -30,11 +31,13 @@ from workloads.step_cost import Step
 from workloads.training import (
     SGD,
     Adam,
+    AdamW,
     EvaluationSpec,
     InferenceStep,
     Optimizer,
     TrainingPass,
     TrainingStep,
+    accumulated_step,
     training_step,
 )
 from workloads.workload import BoundParameters
@@ -94,7 +97,15 @@ TRAINING_CONFIGS: dict[str, TrainingConfig] = {
     "bert": TrainingConfig(lambda given: bert(given["text_length"]), Adam(3e-5)),
     "seq2seq": TrainingConfig(lambda given: seq2seq(given["text_length"]), Adam(0.001)),
     "dqn": TrainingConfig(_fixed(dqn), Adam(1e-4)),
+    **{
+        name: TrainingConfig(
+            lambda given, name=name: decoder(name, given["text_length"]), AdamW(0.001)
+        )
+        for name in DECODER_SIZES
+    },
 }
+LORA_SUFFIX = "-lora"
+LORA_OPTIMIZER = AdamW(0.01)  # adapters start at zero and are few
 
 
 def build_training_step(name: str, given: BoundParameters) -> Step:
@@ -105,6 +116,8 @@ def build_training_step(name: str, given: BoundParameters) -> Step:
         return dcgan.dcgan_step(given["batch_size"])
     if name == "daily-increment":
         return daily_increment_step(given["batch_size"])
+    if name.removesuffix(LORA_SUFFIX) in DECODER_SIZES:
+        return decoder_step(name, given)
     config = TRAINING_CONFIGS[name]
     return training_step(config.model(given), given["batch_size"], config.optimizer)
 
@@ -114,6 +127,18 @@ def build_inference_step(name: str, given: BoundParameters) -> Step:
     used = {"dcgan": dcgan.generator, "dqn": dqn_policy}
     model = used[name]() if name in used else TRAINING_CONFIGS[name].model(given)
     return InferenceStep(model, given["batch_size"])
+
+
+def decoder_step(name: str, given: BoundParameters) -> TrainingStep:
+    """Return the step of a language model, trained in full or by adapters."""
+    batch, micro_batches = given["batch_size"], given["micro_batches"]
+    full = name.removesuffix(LORA_SUFFIX)
+    if name == full:
+        model, optimizer = TRAINING_CONFIGS[name].model(given), TRAINING_CONFIGS[name].optimizer
+    else:
+        adapters = Adapters(given["lora_rank"], mlp=bool(given["lora_mlp"]))
+        model, optimizer = decoder(full, given["text_length"], adapters), LORA_OPTIMIZER
+    return accumulated_step(model, batch, optimizer, micro_batches)
 
 
 def daily_increment_step(batch: int) -> TrainingStep:

@@ -117,6 +117,7 @@ class Job(WireModel):
 
     version: Literal[1] = 1
     run: RunId
+    sweep: SafeText = Field(default="", description="the sweep of the run, for the log")
     phone: Serial
     fence: int = Field(ge=1, le=FENCE_MAX, description="increases with every lease of this phone")
     lease_timeout_s: float = Field(
@@ -280,6 +281,9 @@ class CommandResult(WireModel):
     command: CommandKind
     finished_at: Moment
     succeeded: bool
+    was_executed: bool = Field(
+        default=True, description="whether the phone was tried: a busy one is not"
+    )
     text: str = Field(max_length=1000)
     file: Digest | None = Field(
         default=None, description="digest of a file that was sent in chunks"

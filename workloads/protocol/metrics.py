@@ -67,11 +67,12 @@ class Provenances(WireModel):
     energy: Provenance | None
 
     def for_family(self, family: str) -> Provenance | None:
-        """Return the provenance of a family of metrics."""
-        provenance: Provenance | None = getattr(self, family)
+        """Return the provenance of a family; what the program itself counts is as its times."""
+        provenance: Provenance | None = getattr(self, family if family in SENSORS else "time")
         return provenance
 
 
+SENSORS = ("clock", "heat", "energy")  # families that a phone may lack
 COARSE_GRADE = "coarse"  # the fuel gauge is slow, or its sign and unit are guessed
 
 
@@ -93,7 +94,7 @@ class Metric(WireModel):
 
 
 _INSTANCE = re.compile(r"[A-Za-z0-9_]{1,40}")
-Family = Literal["time", "clock", "heat", "energy"]
+Family = Literal["time", "memory", "learning", "clock", "heat", "energy"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def _energy(unit: str, text: str, formula: str, **more: Any) -> MetricKind:
 
 
 def _memory(what: str) -> MetricKind:
-    return _time("MB", f"memory for {what}, allocated before the first step", "bytes / 2^20")
+    text = f"memory for {what}, allocated before the first step"
+    return MetricKind("MB", "memory", text, "bytes / 2^20")
 
 
 # All metrics that a report may carry. t is the time of a step, N the number of steps in the timed
@@ -240,21 +242,25 @@ METRICS: dict[str, MetricKind] = {
     "sampler_late_ms": _time(
         "ms", "delay that 99 % of the sensor readings do not exceed", "99 % quantile of the delay"
     ),
-    "loss_first": _time("", "loss at the start", "mean over the first epoch"),
-    "loss_last": _time("", "loss at the end", "mean over the last epoch"),
-    "accuracy_first": _time(
+    "loss_first": MetricKind("", "learning", "loss at the start", "mean over the first epoch"),
+    "loss_last": MetricKind("", "learning", "loss at the end", "mean over the last epoch"),
+    "accuracy_first": MetricKind(
         "",
+        "learning",
         "accuracy at the first evaluation",
         "correct samples / all samples",
         higher_is_better=True,
     ),
-    "accuracy_last": _time(
+    "accuracy_last": MetricKind(
         "",
+        "learning",
         "accuracy at the last evaluation",
         "correct samples / all samples",
         higher_is_better=True,
     ),
-    "peak_rss_mb": _time("MB", "peak memory of the runner", "highest resident set / 2^20"),
+    "peak_rss_mb": MetricKind(
+        "MB", "memory", "peak memory of the runner", "highest resident set / 2^20"
+    ),
     "parameter_mb": _memory("parameters"),
     "gradient_mb": _memory("gradients"),
     "state_mb": _memory("the optimizer's state"),
@@ -262,8 +268,9 @@ METRICS: dict[str, MetricKind] = {
     "workspace_mb": _memory("temporary data of operations"),
     "input_mb": _memory("one batch"),
     "dataset_mb": _memory("the data set"),
-    "swapped_mb": _time(
+    "swapped_mb": MetricKind(
         "MB",
+        "memory",
         "memory that was swapped out during the run",
         "maximum - start of (SwapTotal - SwapFree)",
     ),

@@ -51,6 +51,11 @@ REASON_ADVICE = {
     "core_offline": "Nothing: the run is repeated. If it recurs, use other cores.",
     "step_times_changed": "Nothing: the run is repeated. If it recurs, look for other work.",
     "step_times_two_modes": "Look for other work on the phone, or pin the clocks.",
+    "work_rate_changed": "Look for what changed since the earlier runs; if the phone stays so, the "
+    "next runs count again.",
+    "screen_lit": "Leave the phone alone during runs, and switch off what wakes its screen.",
+    "gpu_shared": "Stop or remove the app that draws.",
+    "gpu_clock_lowered": "Let the phone cool longer, and switch power saving off.",
     "time_mismatch": "Check the external program; its times cannot be right.",
     "speed_impossible": "Check the external program; its times cannot be right.",
     "clock_capped": "The vendor's thermal control acted; use a lower clock or a cooler start.",
@@ -60,6 +65,8 @@ REASON_ADVICE = {
     "gpu_clock_unverified": "The GPU shows no clock; leave `gpu_freq` out.",
     "gpu_clock_not_pinned": f"{_REPEATED} If it recurs, use a lower `gpu_freq`.",
     "work_rate_low": "Let the phone cool longer; the sensors of this phone do not show the limit.",
+    "work_rate_high": "An update may have made the phone faster; if it stays so, "
+    "`farm phone commission`.",
     "clock_limit_lowered": "Let the phone cool longer, and switch power saving off.",
     "thermal_status_raised": _REMARK,
     "headroom_used_up": _REMARK,

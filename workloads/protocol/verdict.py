@@ -50,6 +50,7 @@ class ReasonCode(StrEnum):
     STEP_TIMES_TWO_MODES = "step_times_two_modes"
     TIME_MISMATCH = "time_mismatch"
     SPEED_IMPOSSIBLE = "speed_impossible"
+    WORK_RATE_CHANGED = "work_rate_changed"
     # Temperature
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
@@ -67,6 +68,8 @@ class ReasonCode(StrEnum):
     OTHER_CORES_BUSY = "other_cores_busy"
     OWN_CORES_SHARED = "own_cores_shared"
     CHARGED = "charged"
+    SCREEN_LIT = "screen_lit"
+    GPU_SHARED = "gpu_shared"
     SWAPPED = "swapped"
     CANARY_CHANGED = "canary_changed"
     CANARY_DRIFTED = "canary_drifted"
@@ -84,8 +87,10 @@ class ReasonCode(StrEnum):
     FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
     GPU_CLOCK_UNVERIFIED = "gpu_clock_unverified"
     GPU_CLOCK_NOT_PINNED = "gpu_clock_not_pinned"
+    GPU_CLOCK_LOWERED = "gpu_clock_lowered"
     # Phones whose clocks are not held
     WORK_RATE_LOW = "work_rate_low"
+    WORK_RATE_HIGH = "work_rate_high"
     CLOCK_LIMIT_LOWERED = "clock_limit_lowered"
     THERMAL_STATUS_RAISED = "thermal_status_raised"
     HEADROOM_USED_UP = "headroom_used_up"
@@ -149,6 +154,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.SPEED_IMPOSSIBLE: (
         "the program claims {gflops:.0f} GFLOP/s; its cores cannot do more than {limit_gflops:.0f}"
     ),
+    ReasonCode.WORK_RATE_CHANGED: (
+        "steps differed by {change:+.1%} in time from {count} earlier runs of this phone"
+    ),
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
@@ -163,6 +171,11 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.OTHER_CORES_BUSY: "other work kept the unused cores {busy_pct:.0f} % busy",
     ReasonCode.OWN_CORES_SHARED: "other work took {busy_pct:.0f} % of the run's own cores",
     ReasonCode.CHARGED: "the battery charged for {share:.0%} of the run",
+    ReasonCode.SCREEN_LIT: (
+        "the screen was lit: its brightness was {brightness:.0%} of the highest, "
+        "{at_s:.1f} s after the start"
+    ),
+    ReasonCode.GPU_SHARED: "other work kept the GPU {busy_pct:.0f} % busy",
     ReasonCode.SWAPPED: "{swapped_mb:.0f} MB were swapped out during the run",
     ReasonCode.CANARY_CHANGED: (
         "the phone's speed changed: the {canary} canary after the run differs by {change:+.1%} "
@@ -203,9 +216,16 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.GPU_CLOCK_NOT_PINNED: (
         "the GPU clock was as requested for only {share:.1%} of the run"
     ),
+    ReasonCode.GPU_CLOCK_LOWERED: (
+        "the GPU was limited to {khz} kHz; this phone usually allows {usual_khz} kHz"
+    ),
     ReasonCode.WORK_RATE_LOW: (
         "the phone was slowed down: its {canary} canary took {change:.0%} longer, whatever its "
         "sensors say"
+    ),
+    ReasonCode.WORK_RATE_HIGH: (
+        "the phone was faster than it was commissioned: its {canary} canary differs by "
+        "{change:+.1%} in time"
     ),
     ReasonCode.CLOCK_LIMIT_LOWERED: (
         "policy{policy} was limited to {khz} kHz; this phone usually allows {usual_khz} kHz"
@@ -245,15 +265,19 @@ REASON_TEXTS: dict[ReasonCode, str] = {
 REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.ANSWER_WRONG: "{limit:.1g}",
     ReasonCode.STEP_TIMES_CHANGED: "{limit:.1%}",
+    ReasonCode.WORK_RATE_CHANGED: "±{limit:.1%}",
     ReasonCode.SAMPLING_GAP: "{limit:.1f} s",
     ReasonCode.BODY_WARMED: "{limit:.1f} °C",
     ReasonCode.PHONE_SLEPT: "{limit:.1f} s",
     ReasonCode.OTHER_CORES_BUSY: "{limit:.0f} %",
     ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
+    ReasonCode.SCREEN_LIT: "{limit:.0%}",
+    ReasonCode.GPU_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
     ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
     ReasonCode.CANARY_DRIFTED: "±{limit:.1%}, accumulated ±{total_limit:.1%}",
     ReasonCode.WORK_RATE_LOW: "{limit:+.1%}",
+    ReasonCode.WORK_RATE_HIGH: "±{limit:.1%}",
     ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
     ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",
     ReasonCode.CLOCK_LOWERED: "{limit:.1%}",
@@ -271,6 +295,8 @@ REASON_MOMENTS: dict[ReasonCode, str] = {
     ReasonCode.NOT_STEADY: "until the end",
     ReasonCode.CANARY_CHANGED: "after the run",
     ReasonCode.CANARY_DRIFTED: "before the run",
+    ReasonCode.WORK_RATE_LOW: "before the run",
+    ReasonCode.WORK_RATE_HIGH: "before the run",
 }
 WHOLE_RUN = "over the whole run"
 

@@ -25,6 +25,10 @@ static inline bool same_shape(const struct tensor *a, const struct tensor *b) {
     return true;
 }
 
+static inline bool same_memory(const struct tensor *a, const struct tensor *b) {
+    return a->arena == b->arena && a->offset == b->offset;
+}
+
 static inline bool is_matrix(const struct tensor *x, int64_t rows, int64_t columns) {
     return x->rank == 2 && x->dim[0] == rows && x->dim[1] == columns;
 }

@@ -57,17 +57,26 @@ static const char *embedding_gradient_check(const struct op *op) {
     return fault ? fault : check_embedding(op->in[0], op->out[0], op->in[1]);
 }
 
+static const char *embedding_gradient_add_check(const struct op *op) {
+    const char *fault = check_signature(op, "xff", "f", 0, 0);
+    if (!fault && (!same_memory(op->in[2], op->out[0]) || !same_shape(op->in[2], op->out[0]))) {
+        fault = "must add in place";
+    }
+    return fault ? fault : check_embedding(op->in[0], op->out[0], op->in[1]);
+}
+
 /* Threads split the columns, not the symbols, since a symbol may occur twice. */
 static void embedding_gradient_part(void *context, int part, int parts, int worker) {
     (void)worker;
     const struct op *op = context;
+    bool adds = op->ins == 3;
     const struct tensor *table = op->out[0];
     int64_t first, last, width = table->dim[1];
     split_range_by_cache_line(width, part, parts, &first, &last);
     if (first >= last) {
         return;
     }
-    for (int64_t row = 0; row < table->dim[0]; row++) {
+    for (int64_t row = 0; row < table->dim[0] && !adds; row++) {
         memset(floats(table) + row * width + first, 0, (size_t)(last - first) * sizeof(float));
     }
     for (int64_t at = 0; at < op->in[0]->count; at++) {
@@ -92,8 +101,12 @@ static void embedding_gradient_run(const struct op *op, struct exec_context *exe
 static const struct op_kind embedding_gradient = {"embedding_gradient", embedding_gradient_check,
                                                   NULL, NULL, embedding_gradient_run};
 
+static const struct op_kind embedding_gradient_add = {
+    "embedding_gradient_add", embedding_gradient_add_check, NULL, NULL, embedding_gradient_run};
+
 const struct op_kind *const embedding_kinds[] = {
     &embedding_forward,
     &embedding_gradient,
+    &embedding_gradient_add,
     NULL,
 };

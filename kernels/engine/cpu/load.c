@@ -49,8 +49,8 @@ static void load_part(void *context, int part, int parts, int worker) {
 
 int64_t load_first_sample(const struct op *op, const struct stream *stream, uint64_t step) {
     uint64_t samples = (uint64_t)stream->count;
-    uint64_t count = (uint64_t)(op->out[0]->count / stream_values(stream));
-    return (int64_t)(((uint64_t)op->i[1] + step % samples * (count % samples)) % samples);
+    uint64_t advance = (uint64_t)op->i[2];
+    return (int64_t)(((uint64_t)op->i[1] + step % samples * (advance % samples)) % samples);
 }
 
 /* After the last sample follows the first one, so that a batch may have several pieces. */
@@ -80,9 +80,9 @@ static void load_run(const struct op *op, struct exec_context *exec) {
 
 static const char *check_load(const struct op *op) {
     bool index = op->outs == 1 && op->out[0] && op->out[0]->type == TYPE_INDEX;
-    const char *fault = check_signature(op, "", index ? "x" : "f", 2, 2);
-    if (!fault && (op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0)) {
-        fault = "has an invalid stream or first sample";
+    const char *fault = check_signature(op, "", index ? "x" : "f", 3, 2);
+    if (!fault && (op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0 || op->i[2] < 0)) {
+        fault = "has an invalid stream, first sample or advance";
     }
     return fault;
 }

@@ -73,6 +73,7 @@
  * sequences (embedding.c, lstm.c, attention.c)
  *   embedding_forward      tokens table : y
  *   embedding_gradient     tokens dy : dtable
+ *   embedding_gradient_add tokens dy dtable : dtable=         adds to what is there
  *   lstm_forward           x wi ws b : y gates cells
  *                                                  gates (N,T,4H) after their functions, in the
  *                                                  order input, forget, cell, output; cells
@@ -102,8 +103,13 @@
  *   momentum               p g v : p= v= : : RATE MOMENTUM DECAY
  *                                                  v = MOMENTUM v + g + DECAY p; p -= RATE v
  *   adam                   p g m v : p= m= v= : : RATE BETA1 BETA2 EPSILON     bias-corrected
+ *   squared_norm           g : total               the sum of squares, one float
+ *   squared_norm_add       g total : total=        adds it to what is there
+ *   adamw                  p g m v total : p= m= v= : : RATE BETA1 BETA2 EPSILON DECAY CLIP SCALE
+ *                                                  Adam on SCALE g, limited to a norm of CLIP
+ *                                                  (total: the squared norm of all g), and a decay
  * data (load.c)
- *   load                   : x : STREAM FIRST : SCALE SHIFT   see dataset.h
+ *   load                   : x : STREAM FIRST ADVANCE : SCALE SHIFT   see dataset.h
  */
 #ifndef FARMHAND_OPS_H
 #define FARMHAND_OPS_H

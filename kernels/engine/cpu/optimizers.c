@@ -1,9 +1,11 @@
-/* optimizers.c - parameter updates: SGD, momentum and Adam. Each is one pass over memory. */
+/* optimizers.c - parameter updates: SGD, momentum, Adam and AdamW, each one pass over memory; and
+ * the norm of gradients. */
 #include <math.h>
 
 #include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
+#include "reductions.h"
 #include "vector.h"
 
 /* in: p, g and the state of the optimizer; out: p and the state. */
@@ -13,11 +15,12 @@ struct update {
     int64_t count;
     float rate, decay, momentum;
     float beta1, beta2, epsilon, corrected_rate, corrected_deviation;
+    float gradient_scale; /* of AdamW */
 };
 
 static struct update update_of(const struct op *op) {
     struct update update = {.count = op->out[0]->count, .rate = op->f[0]};
-    for (int n = 0; n < op->ins; n++) {
+    for (int n = 0; n < op->ins && n < 4; n++) {
         update.in[n] = floats(op->in[n]);
     }
     for (int n = 0; n < op->outs; n++) {
@@ -81,6 +84,12 @@ static inline struct param_state adam_step(const struct update *update, v8 g,
     return old;
 }
 
+static inline struct param_state adamw_step(const struct update *update, v8 g,
+                                            struct param_state old) {
+    old.p -= update->decay * old.p;
+    return adam_step(update, g * update->gradient_scale, old);
+}
+
 static void sgd_part(void *context, int part, int parts, int worker) {
     (void)worker;
     update_part(context, part, parts, 0, sgd_step);
@@ -94,6 +103,11 @@ static void momentum_part(void *context, int part, int parts, int worker) {
 static void adam_part(void *context, int part, int parts, int worker) {
     (void)worker;
     update_part(context, part, parts, 2, adam_step);
+}
+
+static void adamw_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    update_part(context, part, parts, 2, adamw_step);
 }
 
 static void sgd_run(const struct op *op, struct exec_context *exec) {
@@ -119,7 +133,7 @@ static double power(double base, uint64_t exponent) {
     return product;
 }
 
-static void adam_run(const struct op *op, struct exec_context *exec) {
+static struct update adam_update_of(const struct op *op, const struct exec_context *exec) {
     struct update update = update_of(op);
     update.beta1 = op->f[1];
     update.beta2 = op->f[2];
@@ -128,11 +142,73 @@ static void adam_run(const struct op *op, struct exec_context *exec) {
     update.corrected_rate =
         (float)((double)update.rate / (1.0 - power((double)update.beta1, steps)));
     update.corrected_deviation = (float)(1.0 / sqrt(1.0 - power((double)update.beta2, steps)));
+    return update;
+}
+
+static void adam_run(const struct op *op, struct exec_context *exec) {
+    struct update update = adam_update_of(op, exec);
     parallel_for(exec, update.count, update.count * 6, adam_part, &update);
 }
 
+static void adamw_run(const struct op *op, struct exec_context *exec) {
+    struct update update = adam_update_of(op, exec);
+    float clip = op->f[5], scale = op->f[6];
+    float norm = scale * sqrtf(*floats(op->in[4])), factor = clip / (norm + 1e-6f);
+    update.decay = update.rate * op->f[4];
+    update.gradient_scale = factor < 1.0f ? scale * factor : scale;
+    parallel_for(exec, update.count, update.count * 6, adamw_part, &update);
+}
+
+/* ---- the norm of gradients ---- */
+
+enum { BLOCK = 4096 }; /* values summed in single precision at most, an eighth per lane */
+
+struct norm {
+    const float *g;
+    int64_t count;
+    double *partial_sums; /* one per part, a cache line apart */
+};
+
+static void squared_norm_part(void *context, int part, int parts, int worker) {
+    (void)worker;
+    const struct norm *norm = context;
+    int64_t i, last;
+    split_range_by_cache_line(norm->count, part, parts, &i, &last);
+    double sum = 0.0;
+    for (; i < last; i += BLOCK) {
+        int64_t count = last - i < BLOCK ? last - i : BLOCK;
+        sum += (double)hsum8(squared_distance_lanes(norm->g + i, count, 0.0f));
+    }
+    norm->partial_sums[part * (int)(ALIGNMENT / sizeof(double))] = sum;
+}
+
+static void squared_norm_run(const struct op *op, struct exec_context *exec) {
+    struct norm norm = {floats(op->in[0]), op->in[0]->count, exec->workspace};
+    double total = op->ins == 2 ? (double)*floats(op->in[1]) : 0.0;
+    parallel_for(exec, norm.count, norm.count, squared_norm_part, &norm);
+    int parts = parallel_for_parts(exec, norm.count, norm.count);
+    for (int part = 0; part < parts; part++) {
+        total += norm.partial_sums[part * (int)(ALIGNMENT / sizeof(double))];
+    }
+    *floats(op->out[0]) = (float)total;
+}
+
+static size_t squared_norm_workspace(const struct op *op, int threads) {
+    (void)op;
+    return (size_t)threads * ALIGNMENT;
+}
+
+static const char *check_squared_norm(const struct op *op) {
+    bool adds = op->ins == 2;
+    const char *fault = check_signature(op, adds ? "ff" : "f", "f", 0, 0);
+    if (!fault && (op->out[0]->count != 1 || (adds && op->in[1]->count != 1))) {
+        fault = "has a total of more than one value";
+    }
+    return fault;
+}
+
 static const char *check_sizes(const struct op *op) {
-    for (int n = 0; n < op->ins; n++) {
+    for (int n = 0; n < op->ins && n < 4; n++) {
         if (op->in[n]->count != op->out[0]->count) {
             return "has operands of different sizes";
         }
@@ -155,11 +231,8 @@ static const char *check_momentum(const struct op *op) {
     return fault ? fault : check_sizes(op);
 }
 
-static const char *check_adam(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "fff", 0, 4);
-    if (!fault) {
-        fault = check_sizes(op);
-    }
+static const char *check_betas(const struct op *op) {
+    const char *fault = check_sizes(op);
     for (int n = 1; n < 3 && !fault; n++) {
         if (!(op->f[n] >= 0.0f && op->f[n] < 1.0f)) {
             fault = "has a beta outside 0..1";
@@ -168,8 +241,29 @@ static const char *check_adam(const struct op *op) {
     return fault;
 }
 
+static const char *check_adam(const struct op *op) {
+    const char *fault = check_signature(op, "ffff", "fff", 0, 4);
+    return fault ? fault : check_betas(op);
+}
+
+static const char *check_adamw(const struct op *op) {
+    const char *fault = check_signature(op, "fffff", "fff", 0, 7);
+    if (!fault && (op->in[4]->count != 1 || !(op->f[5] > 0.0f))) {
+        fault = "needs one squared norm, and a limit above 0";
+    }
+    return fault ? fault : check_betas(op);
+}
+
 static const struct op_kind sgd = {"sgd", check_sgd, NULL, NULL, sgd_run};
 static const struct op_kind momentum = {"momentum", check_momentum, NULL, NULL, momentum_run};
 static const struct op_kind adam = {"adam", check_adam, NULL, NULL, adam_run};
 
-const struct op_kind *const optimizer_kinds[] = {&sgd, &momentum, &adam, NULL};
+static const struct op_kind adamw = {"adamw", check_adamw, NULL, NULL, adamw_run};
+static const struct op_kind squared_norm = {"squared_norm", check_squared_norm,
+                                            squared_norm_workspace, NULL, squared_norm_run};
+static const struct op_kind squared_norm_add = {"squared_norm_add", check_squared_norm,
+                                                squared_norm_workspace, NULL, squared_norm_run};
+
+const struct op_kind *const optimizer_kinds[] = {
+    &sgd, &momentum, &adam, &adamw, &squared_norm, &squared_norm_add, NULL,
+};

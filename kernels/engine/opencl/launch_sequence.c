@@ -23,13 +23,16 @@ static bool embedding_forward(struct launcher *to, const struct op *op) {
                   BUFFER(op->out[0]));
 }
 
-static bool embedding_gradient(struct launcher *to, const struct op *op) {
+static bool embedding_gradient_add(struct launcher *to, const struct op *op) {
     const struct tensor *tokens = op->in[0], *dtable = op->out[0];
     int64_t width = dtable->dim[1];
-    return launch_fill(to, dtable, 0.0f) &&
-           LAUNCH(to, "embedding.cl", "embedding_gradient", grid1(width), INT(tokens->count),
+    return LAUNCH(to, "embedding.cl", "embedding_gradient", grid1(width), INT(tokens->count),
                   INT(dtable->dim[0]), INT(width), BUFFER(tokens), BUFFER(op->in[1]),
                   BUFFER(dtable));
+}
+
+static bool embedding_gradient(struct launcher *to, const struct op *op) {
+    return launch_fill(to, op->out[0], 0.0f) && embedding_gradient_add(to, op);
 }
 
 static bool position_add(struct launcher *to, const struct op *op) {
@@ -273,6 +276,7 @@ static bool attention_scores_gradient(struct launcher *to, const struct op *op) 
 const struct launch_entry sequence_launches[] = {
     {"embedding_forward", embedding_forward, 0},
     {"embedding_gradient", embedding_gradient, 0},
+    {"embedding_gradient_add", embedding_gradient_add, 0},
     {"position_add", position_add, 0},
     {"position_gradient", position_gradient, 0},
     {"last_moment", last_moment, 0},

@@ -121,6 +121,33 @@ static bool adam(struct launcher *to, const struct op *op) {
                   BUFFER(op->in[1]), BUFFER(op->in[2]), BUFFER(op->in[3]));
 }
 
+static bool adamw(struct launcher *to, const struct op *op) {
+    const struct tensor *p = op->in[0];
+    if (!in_place(p, op->out[0]) || !in_place(op->in[2], op->out[1]) ||
+        !in_place(op->in[3], op->out[2])) {
+        return lacks(to);
+    }
+    return LAUNCH(to, OPTIMIZERS, "adamw", grid1(p->count), INT(p->count), FLOAT(op->f[0]),
+                  FLOAT(op->f[1]), FLOAT(op->f[2]), FLOAT(op->f[3]), BIAS_CORRECTION,
+                  FLOAT(op->f[4]), FLOAT(op->f[5]), FLOAT(op->f[6]), BUFFER(p), BUFFER(op->in[1]),
+                  BUFFER(op->in[2]), BUFFER(op->in[3]), BUFFER(op->in[4]));
+}
+
+enum { NORM_GROUPS = 64 };
+
+static bool squared_norm(struct launcher *to, const struct op *op) {
+    const struct tensor *g = op->in[0], *total = op->out[0];
+    int64_t group = to->group;
+    define(to, "GROUP", group);
+    return scratch(to, SLOT_A, NORM_GROUPS) &&
+           LAUNCH(to, OPTIMIZERS, "squared_norm_parts",
+                  in_groups(grid1(NORM_GROUPS * group), group, 1, 1), INT(g->count), BUFFER(g),
+                  SCRATCH(SLOT_A)) &&
+           LAUNCH(to, OPTIMIZERS, "squared_norm_total", in_groups(grid1(1), 1, 1, 1),
+                  INT(NORM_GROUPS), INT(op->ins == 2), SCRATCH(SLOT_A),
+                  BUFFER(op->ins == 2 ? op->in[1] : total), BUFFER(total));
+}
+
 const struct launch_entry training_launches[] = {
     {"softmax_cross_entropy", softmax_cross_entropy, 0},
     {"softmax_cross_entropy_gradient", softmax_cross_entropy_gradient, 0},
@@ -135,6 +162,9 @@ const struct launch_entry training_launches[] = {
     {"sgd", sgd, 0},
     {"momentum", momentum, 0},
     {"adam", adam, 0},
+    {"adamw", adamw, 0},
+    {"squared_norm", squared_norm, 0},
+    {"squared_norm_add", squared_norm, 0},
     {"", NULL, 0},
 };
 

@@ -26,3 +26,21 @@ def adam(call: Call) -> Results:
     count = call.step + 1
     step = m / (1 - first**count) / (np.sqrt(v / (1 - second**count)) + epsilon)
     return call[0] - rate * step, m, v
+
+
+@kind("squared_norm", "squared_norm_add")
+def squared_norm(call: Call) -> Results:
+    before = call[1] if len(call.given) == 2 else np.zeros(1)
+    return (before + np.sum(call[0] ** 2),)
+
+
+@kind("adamw")
+def adamw(call: Call) -> Results:
+    rate, first, second, epsilon, decay, clip, scale = call.op.floats
+    norm = scale * np.sqrt(float(call[4][0]))
+    gradient = call[1] * scale * min(1.0, clip / (norm + 1e-6))
+    m = first * call[2] + (1 - first) * gradient
+    v = second * call[3] + (1 - second) * gradient**2
+    count = call.step + 1
+    step = m / (1 - first**count) / (np.sqrt(v / (1 - second**count)) + epsilon)
+    return call[0] * (1 - rate * decay) - rate * step, m, v

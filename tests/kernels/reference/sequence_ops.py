@@ -18,6 +18,13 @@ def embedding_gradient(call: Call) -> Results:
     return (table,)
 
 
+@kind("embedding_gradient_add")
+def embedding_gradient_add(call: Call) -> Results:
+    table = call[2].copy()
+    np.add.at(table, call[0].astype(np.int64), call[1])
+    return (table,)
+
+
 @kind("lstm_forward")
 def lstm_forward(call: Call) -> Results:
     x, wi, ws, bias = (call[index] for index in range(4))
