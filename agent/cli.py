@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from workloads.lab_settings import Lab
-from workloads.logging_setup import configure_logging
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import FarmTrouble
 
@@ -55,8 +54,9 @@ def run(
     from agent.host import HostSettings
     from agent.phone.adb import AdbServer
     from agent.worker import serve
+    from workloads.service_health import start_service
+    from workloads.service_metrics import Service
 
-    configure_logging()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if broker and not broker.startswith(("redis://", "rediss://", "unix://")):
         raise click.UsageError("--broker has to begin with redis://, rediss:// or unix://")
@@ -70,6 +70,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _lock_folder(folder, name)
     port = 0 if private_adb else adb_port or agent_settings.adb_port
+    health = start_service(lab, Service.AGENT, f"agent-{name}")
     server = AdbServer(folder / "adb", private=private_adb, port=port)
     settings = HostSettings(
         host=name,
@@ -79,7 +80,7 @@ def run(
         max_parallel=agent_settings.max_parallel,
         files=lab.files_folder,
     )
-    serve(settings, server)
+    serve(settings, server, health)
 
 
 def _tcp_address(text: str) -> str:

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
+from workloads.logging_setup import log_values
 from workloads.process_identity import new_instance, software_version
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
@@ -61,6 +63,8 @@ from workloads.protocol.messages import (
 )
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import PhoneProblem
+from workloads.service_health import ServiceHealth
+from workloads.service_metrics import Service
 
 log = logging.getLogger("farm.agent")
 
@@ -90,8 +94,11 @@ class HostAgent:
         settings: HostSettings,
         server: AdbServer,
         send: Callable[[Sequence[str]], None],
+        health: ServiceHealth | None = None,
     ) -> None:
         self.settings = settings
+        self._health = health or ServiceHealth(Service.AGENT)
+        self._metrics = self._health.metrics
         self._timeouts = settings.timeouts
         self._server = server
         self._broker = HostBroker(settings.broker, settings.host)
@@ -150,6 +157,10 @@ class HostAgent:
         if not self._spool.record_start(job.run, job.model_dump_json()):
             log.info("dropped a job that was started before run=%s phone=%s", job.run, job.phone)
             return
+        with log_values(sweep=job.sweep, run=job.run, phone=job.phone, host=self.settings.host):
+            self._run_logged(job)
+
+    def _run_logged(self, job: Job) -> None:
         host = self.settings.host
         log.info("attempt started run=%s phone=%s host=%s", job.run, job.phone, host)
         started = time.monotonic()
@@ -166,10 +177,12 @@ class HostAgent:
         text = "attempt ended run=%s phone=%s host=%s outcome=%s seconds=%.1f"
         seconds = time.monotonic() - started
         log.info(text, job.run, job.phone, host, outcome_of(result.report), seconds)
+        self._metrics.add("farm_attempts_total", label=outcome_of(result.report))
 
     def refuse(self, reason: str) -> None:
         """Count a message that this agent cannot read; the heartbeat shows it to the lab."""
         self._refused, self._refusal = self._refused + 1, reason
+        self._metrics.add("farm_messages_refused_total")
         if self._refused & (self._refused - 1) == 0:  # the first, and after every doubling
             log.warning("refused a message: %s refused=%d", reason, self._refused)
         self._changed.set()
@@ -349,7 +362,9 @@ class HostAgent:
         while not self._stop.is_set():
             self._changed.clear()
             try:
-                before = self._broker.publish_heartbeat(self._current_heartbeat())
+                beat = self._current_heartbeat()
+                self._count(beat)
+                before = self._broker.publish_heartbeat(beat)
                 self._rival.look(before)
                 broker_down = False
             except BrokerDown as error:
@@ -365,7 +380,9 @@ class HostAgent:
         except BrokerDown:
             log.info("the broker is not reachable; the heartbeat expires by itself")
 
+                self._health.set_trouble("broker")
     def _current_heartbeat(self) -> HostHeartbeat:
+                self._health.set_trouble("broker", str(error))
         slots = [] if self._stopping else self._registry.slots()
         return HostHeartbeat(
             host=self.settings.host,
@@ -378,6 +395,11 @@ class HostAgent:
             software=software_version(),
             instance=self._instance,
             rival=self._rival.instance,
+    def _count(self, beat: HostHeartbeat) -> None:
+        self._health.beat()
+        self._metrics.set_by_label("farm_phones", Counter(phone.state for phone in beat.phones))
+        self._metrics.set("farm_reports_waiting", len(beat.unconfirmed))
+
             refused=min(self._refused, COUNT_MAX),
             refusal=self._refusal,
             unconfirmed=tuple(self._outbox.unconfirmed_runs()[-UNCONFIRMED_MAX:]),

@@ -33,13 +33,14 @@ from workloads.protocol.messages import (
     host_queue,
     results_queue,
 )
+from workloads.service_health import ServiceHealth
 
 log = logging.getLogger("farm.worker")
 
 COMMAND_THREADS = 4
 
 
-def serve(settings: HostSettings, server: AdbServer) -> None:
+def serve(settings: HostSettings, server: AdbServer, health: ServiceHealth) -> None:
     """Run the agent until the process receives a signal to stop."""
     app = celery_app("farm.agent", settings.broker)
     app.conf.task_queues = [no_ack_queue(host_queue(settings.host))]
@@ -48,7 +49,7 @@ def serve(settings: HostSettings, server: AdbServer) -> None:
         with broker_errors():
             send_task(app, DELIVER, list(parcels), results_queue(settings.host))
 
-    host = HostAgent(settings, server, send)
+    host = HostAgent(settings, server, send, health)
     door = MessageDoor((RUN, COMMAND), lambda _, reason: host.refuse(reason))
     _register(app, host)
     # On shutdown Celery waits for its threads, so the lanes have to be cancelled first.

@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "lab": ("orchestrator.commands.lab:lab", "Create a lab's certificates and passwords."),
         "token": ("orchestrator.commands.token:token", "Add, list and revoke tokens of the API."),
         "config": ("orchestrator.commands.config:config", "Show settings and their origin."),
+        "notice": ("orchestrator.commands.notice:notice", "List notices; test who gets them."),
         "service": ("orchestrator.commands.service:service", "Run one central service."),
     },
     "Tools": {

@@ -39,6 +39,7 @@ LIBRARY_USERS = {
     "asyncio": {"agent/virtual/"},
     "starlette": {"orchestrator/api/"},
     "uvicorn": {"orchestrator/api/"},
+    "prometheus_client": {"workloads/service_metrics.py"},
 }
 
 # Inside the orchestrator imports go one way: a package may import itself and those named here.
@@ -274,6 +275,9 @@ WORKLOADS_ROOT = {
     "process_identity": "reads the installed version, and draws the id of a process",
     "program_output": "",
     "run_options": "",
+    "service_health": "serves the health of a process over HTTP",
+    "service_metrics": "counts in memory, with the library prometheus_client",
+    "service_settings": "",
     "redis_connection": "connects to Redis, and translates its errors",
     "step_cost": "",
     "text": "",

@@ -2,17 +2,20 @@
 
 import logging
 import os
+import threading
 
 from orchestrator.app.api_port import open_port
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.run_service import watch_connections
 from workloads.connection_url import BadSettings
+from workloads.service_health import ServiceHealth
 
 log = logging.getLogger("farm.api")
 CONNECTIONS_MAX = 200
 IDLE_TIMEOUT_S = 30
 
 
-def serve_api(lab: LabConnection) -> None:
+def serve_api(lab: LabConnection, health: ServiceHealth) -> None:
     """Serve the API of a lab."""
     settings = lab.lab.settings.api
     files = {}
@@ -23,11 +26,12 @@ def serve_api(lab: LabConnection) -> None:
     with open_port(settings) as listener:
         import uvicorn
 
+        from orchestrator.api.request_counter import RequestCounter
         from orchestrator.api.service_routes import build_app
 
         lab.store.check()
         config = uvicorn.Config(
-            build_app(lab),
+            RequestCounter(build_app(lab), health.metrics),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -38,4 +42,6 @@ def serve_api(lab: LabConnection) -> None:
             ssl_keyfile=files["key_file"],
         )
         log.info("the API listens on %s", settings.listen)
+        watch = threading.Thread(target=watch_connections, args=(lab.lab, health), daemon=True)
+        watch.start()
         uvicorn.Server(config).run(sockets=[listener])

@@ -1,29 +1,74 @@
 """Runs one central service in this process, and prepares the store for the services."""
 
+import logging
 import threading
+import time
+from collections.abc import Callable
 
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.maintain_store import prune_store
 from orchestrator.dispatch import ingest_service
 from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.notice_service import NoticeService
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.store.database import Database
 from workloads.lab_settings import Lab
+from workloads.protocol.faults import FarmError
+from workloads.service_health import ServiceHealth
+
+log = logging.getLogger("farm.service")
+
+CHECK_INTERVAL_S = 5.0
+FIRST_PRUNE_S, PRUNE_INTERVAL_S = 3600.0, 86400.0
 
 
-def run_scheduler(lab: LabConnection, stop: threading.Event) -> None:
+def run_scheduler(lab: LabConnection, stop: threading.Event, health: ServiceHealth) -> None:
     """Dispatch runs and watch leases until stopped."""
     broker = CentralBroker(lab.lab.broker_url)  # it may be down; the scheduler waits for it
     settings = lab.lab.settings.scheduler
     scheduler = Scheduler(
-        lab.store, broker, lab.job_queue, settings.lease_timeout_s, settings.hosts
+        lab.store, broker, lab.job_queue, settings.lease_timeout_s, settings.hosts, health
     )
+    notices = NoticeService(
+        *(lab.store, CentralBroker(lab.lab.broker_url), lab.lab.settings.notices),
+        *(lab.lab.root, health.metrics),
+    )
+    for target in (notices.serve, lambda ended: _prune_daily(lab, ended)):
+        threading.Thread(target=target, args=(stop,), daemon=True).start()
     scheduler.serve(stop)
 
 
-def run_ingest(lab: LabConnection) -> None:
+def _prune_daily(lab: LabConnection, stop: threading.Event) -> None:
+    """Remove what is older than the settings say, an hour after the start and then every day."""
+    wait_s = FIRST_PRUNE_S
+    while not stop.wait(wait_s):
+        try:
+            pruned = prune_store(lab.for_user("scheduler"))
+            log.info("the store was pruned sweeps=%d", len(pruned.sweeps))
+        except FarmError as error:
+            log.warning("the store was not pruned: %s", error)
+        wait_s = PRUNE_INTERVAL_S
+
+
+def run_ingest(lab: LabConnection, health: ServiceHealth) -> None:
     """Store reports until the process is told to end."""
     hosts = lab.lab.settings.scheduler.hosts
-    ingest_service.serve(lab.store, CentralBroker(lab.lab.broker_url), hosts)
+    ingest_service.serve(lab.store, CentralBroker(lab.lab.broker_url), health, hosts)
+
+
+def watch_connections(lab: Lab, health: ServiceHealth) -> None:
+    """Note again and again whether store and broker answer; for a daemon thread."""
+    store, broker = Database(lab.store_url), CentralBroker(lab.broker_url)
+    checks: dict[str, Callable[[], None]] = {"store": store.check, "broker": broker.check}
+    while True:
+        for part, check in checks.items():
+            try:
+                check()
+                health.set_trouble(part)
+            except FarmError as error:
+                health.set_trouble(part, str(error))
+            health.beat()
+        time.sleep(CHECK_INTERVAL_S)
 
 
 def migrate_store(lab: Lab) -> None:

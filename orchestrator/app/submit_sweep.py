@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.manage_notices import check_targets
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.plan_sweep import SweepName, spread_trials
 from orchestrator.planning.expand import Expansion, SkippedPhone
@@ -31,14 +32,23 @@ class Submission:
 
 
 @operation(Role.OPERATOR)
-def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) -> Submission:
-    """Validate a sweep file, queue its runs and wake the scheduler."""
+def submit_sweep(
+    lab: LabConnection,
+    text: str,
+    fetch: FetchFile = fetch_no_file,
+    notify: tuple[str, ...] = (),
+) -> Submission:
+    """Validate a sweep file, queue its runs and wake the scheduler.
+
+    `notify` names targets of [notices] that are told of this sweep's end and troubles.
+    """
+    check_targets(lab.lab.settings.notices, notify)
     sweep = read_sweep(text, fetch)
     lab.broker.check()
     expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
     _refuse_too_few(sweep, expansion)
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
-    row |= _policy_columns(sweep.policy, lab.user)
+    row |= _policy_columns(sweep.policy, lab.user) | {"notify": sorted(set(notify))}
     runs = order_runs(sweep, expansion.trials)
     stored = submission.submit(lab.store, row, expansion.trials, runs, lab.user)
     event = Event(

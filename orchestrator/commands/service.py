@@ -3,17 +3,29 @@
 import signal
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, lab_option
-from workloads.logging_setup import configure_logging
+from orchestrator.commands.common import lab_option, read_lab
+
+if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
+    from workloads.service_health import ServiceHealth
 
 
 @click.group()
 def service() -> None:
     """Run one central service: scheduler, ingest or api."""
-    configure_logging()
+
+
+def _start(lab_folder: Path, name: str) -> "tuple[LabConnection, ServiceHealth]":
+    from orchestrator.app.lab_connection import LabConnection
+    from workloads.service_health import start_service
+    from workloads.service_metrics import Service
+
+    lab = read_lab(lab_folder)
+    return LabConnection(lab), start_service(lab, Service(name), name)
 
 
 @service.command()
@@ -28,7 +40,8 @@ def scheduler(lab_folder: Path) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    run_scheduler(connect(lab_folder), stop)
+    lab, health = _start(lab_folder, "scheduler")
+    run_scheduler(lab, stop, health)
 
 
 @service.command()
@@ -40,7 +53,7 @@ def ingest(lab_folder: Path) -> None:
     """
     from orchestrator.app.run_service import run_ingest
 
-    run_ingest(connect(lab_folder))
+    run_ingest(*_start(lab_folder, "ingest"))
 
 
 @service.command()
@@ -53,7 +66,5 @@ def api(lab_folder: Path) -> None:
     Example: farm service api --lab lab
     """
     from orchestrator.api.serve import serve_api
-    from orchestrator.app.lab_connection import LabConnection
-    from orchestrator.commands.common import read_lab
 
-    serve_api(LabConnection(read_lab(lab_folder)))
+    serve_api(*_start(lab_folder, "api"))

@@ -95,19 +95,28 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
 @_FILE
 @lab_option
 @json_option
-def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
+def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool) -> int:
+@click.option(
+    "--notify",
+    multiple=True,
+    metavar="TARGET",
+    help="Tell this target of lab.toml when the sweep ends or is blocked.",
+)
     """Queue the runs of a sweep FILE (-: standard input).
 
     Submitting the same sweep again queues only what is missing.
 
-    Example: farm sweep submit examples/smoke.yaml
+    \b
+    Examples:
+      farm sweep submit examples/smoke.yaml
+      farm sweep submit examples/smoke.yaml --notify office
     """
     from orchestrator.app.plan_sweep import BadSweep
     from orchestrator.app.submit_sweep import submit_sweep
 
     text = _read_text(file)
     try:
-        submission = submit_sweep(connect(lab_folder), text, _fetch_beside(file))
+        submission = submit_sweep(connect(lab_folder), text, _fetch_beside(file), notify)
     except BadSweep as error:
         _print_problems(file, error, " Nothing was submitted.")
         return INVALID_FILE

@@ -109,6 +109,7 @@ def up(
         raise click.UsageError("--speed needs --virtual")
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
     stop_on_signals()
+    from orchestrator.commands.notice import NoticePrinter
     connection = connect(lab_folder)
     lab = connection.lab
     host = lab.host_name(host)
@@ -128,8 +129,8 @@ def up(
                 if lab.root != DEFAULT_LAB.absolute():
                     click.echo(f"Other commands need: export FARM_LAB={lab.root}")
                 click.echo("Ctrl-C stops the lab; queued runs stay queued.")
-                counter = PhoneCounter(connection)
-                lab_services.supervise([*phones, *processes], counter.poll)
+                polls = (PhoneCounter(connection).poll, NoticePrinter(connection).poll)
+                lab_services.supervise(lab, [*phones, *processes], polls)
         except KeyboardInterrupt:
             click.echo("The lab is stopped; start it again with the same command.")
         finally:

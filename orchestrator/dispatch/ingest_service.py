@@ -33,6 +33,8 @@ from workloads.protocol.messages import (
     IngestHeartbeat,
     decode_parcel,
 )
+from workloads.service_health import ServiceHealth
+from workloads.service_metrics import Service
 from workloads.text import safe_text
 
 log = logging.getLogger("farm.ingest")
@@ -44,13 +46,15 @@ PARCELS_MAX = 2 * DELIVERY_PARCELS_MAX  # in one transaction
 LOG_INTERVAL_S = 10.0  # between lines about dropped messages of a host
 
 
-def serve(db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> None:
+def serve(
+    db: Database, broker: CentralBroker, health: ServiceHealth, hosts: Collection[str] = ()
+) -> None:
     """Store deliveries until stopped; while the store is down, they wait in the broker.
 
     `hosts` names the hosts of the lab; without names every host belongs to it.
     """
     freeze_gc()
-    service = IngestService(db, broker, hosts)
+    service = IngestService(db, broker, hosts, health)
     call_on_shutdown(service.stop)
     service.start()
     serve_deliveries(broker.url, service.take, service.door, service.find_hosts)
@@ -60,8 +64,16 @@ def serve(db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> N
 class IngestService:
     """Two threads beside Celery's own: one stores deliveries, one sends heartbeats."""
 
-    def __init__(self, db: Database, broker: CentralBroker, hosts: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        db: Database,
+        broker: CentralBroker,
+        hosts: Collection[str] = (),
+        health: ServiceHealth | None = None,
+    ) -> None:
         self._db = db
+        self._health = health or ServiceHealth(Service.INGEST)
+        self._metrics = self._health.metrics
         self._broker = broker
         self._hosts = frozenset(hosts)
         self._instance = new_instance()
@@ -108,6 +120,7 @@ class IngestService:
         """Count a message that is not stored, and log it now and then."""
         name = host if re.fullmatch(HOST_PATTERN, host) else "unknown"
         self._dropped[name] += 1
+        self._metrics.add("farm_messages_dropped_total", label=name)
         self._reasons[name] = safe_text(reason, 300)
         now = time.monotonic()
         if now - self._logged_at.get(name, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
@@ -117,6 +130,7 @@ class IngestService:
 
     def _store(self) -> None:
         while not self._stop.is_set():
+            self._health.beat()
             try:
                 waiting = [self._waiting.get(timeout=RETRY_INTERVAL_S)]
             except queue.Empty:
@@ -152,7 +166,12 @@ class IngestService:
         text = "delivery stored host=%s parcels=%d reports=%s seconds=%.3f"
         hosts = ",".join(sorted({delivery.host for delivery in deliveries}))
         count = sum(len(delivery.parcels) for delivery in deliveries)
-        log.info(text, hosts, count, _counts(result.reports), time.monotonic() - started)
+        seconds = time.monotonic() - started
+        log.info(text, hosts, count, _counts(result.reports), seconds)
+        self._metrics.observe("farm_store_seconds", seconds)
+        self._metrics.add("farm_parcels_total", count)
+        for status, number in result.reports.items():
+            self._metrics.add("farm_reports_total", number, status)
         try:
             events = result.events
             for delivery in deliveries:
@@ -167,11 +186,15 @@ class IngestService:
         failing = False
         while True:
             try:
-                return store_deliveries(self._db, deliveries)
+                result = store_deliveries(self._db, deliveries)
+                self._health.set_trouble("store")
+                return result
             except StoreDown as error:
                 if not failing:
                     log.warning("%s", error)
                 failing = True
+                self._health.beat()
+                self._health.set_trouble("store", str(error))
                 if self._stop.wait(RETRY_INTERVAL_S):
                     raise
 
@@ -186,8 +209,10 @@ class IngestService:
             )
             try:
                 broker.publish_ingest(self._instance, heartbeat)
+                self._health.set_trouble("broker")
             except BrokerDown as error:
                 log.info("%s", error)
+                self._health.set_trouble("broker", str(error))
             self._stop.wait(HEARTBEAT_INTERVAL_S)
 
 

@@ -19,9 +19,11 @@ from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
 from orchestrator.dispatch.status_board import build_status
+from orchestrator.dispatch.status_message import LabStatus
 from orchestrator.store import budget_pauses, finished_sweeps, leases, phone_health, phone_queries
 from orchestrator.store.database import Database
 from orchestrator.store.phone_health import health_event
+from workloads.logging_setup import log_values
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.messages import (
     Command,
@@ -32,6 +34,8 @@ from workloads.protocol.messages import (
     PhoneState,
     RunId,
 )
+from workloads.service_health import ServiceHealth
+from workloads.service_metrics import Service
 
 log = logging.getLogger("farm.scheduler")
 
@@ -120,8 +124,11 @@ class Scheduler:
         queue: JobQueue,
         lease_timeout_s: float,
         hosts: Collection[str] = (),
+        health: ServiceHealth | None = None,
     ) -> None:
         self._db = db
+        self._health = health or ServiceHealth(Service.SCHEDULER)
+        self._metrics = self._health.metrics
         self._hosts = frozenset(hosts)  # empty: every host belongs to the lab
         self._notices: set[tuple[str, str]] = set()
         self._unconfirmed_at: dict[RunId, float] = {}
@@ -154,17 +161,23 @@ class Scheduler:
                 if self._disconnected or since_poll_s > self._lease_timeout_s / 2:
                     self._reconnect()
                     cursor = self._broker.newest_cursor()
+                    self._health.set_trouble("connection")
                 freed = phones_freed_by(events)
-                if time.monotonic() - self._polled_at > HEARTBEAT_POLL_INTERVAL_S or not freed:
+                started = time.monotonic()
+                if started - self._polled_at > HEARTBEAT_POLL_INTERVAL_S or not freed:
                     self.tick()
+                    self._metrics.observe("farm_tick_seconds", time.monotonic() - started)
                 else:
                     self.follow_up(freed)
+                self._health.beat()
                 wait_s = 0.0 if self._history.has_more else EVENT_WAIT_S
                 cursor, events = self._broker.events(cursor, wait_s)
             except (BrokerDown, StoreDown) as error:
                 if not self._disconnected:
                     log.warning("%s", error)
                 self._disconnected = True
+                self._health.beat()
+                self._health.set_trouble("connection", str(error))
                 stop.wait(RETRY_INTERVAL_S)
 
     def tick(self) -> int:
@@ -211,6 +224,16 @@ class Scheduler:
         ingests = self._broker.ingest_services()
         status = build_status(self._db, readings, ingests, known, self._hosts)
         self._broker.publish_status(status)
+        self._count(status)
+
+    def _count(self, status: LabStatus) -> None:
+        self._metrics.set_by_label("farm_phones", status.phones)
+        unhealthy = Counter(phone.health for phone in status.unhealthy)
+        self._metrics.set_by_label("farm_unhealthy_phones", unhealthy)
+        self._metrics.set("farm_hosts", len(status.hosts))
+        problems = Counter(item.problem for item in status.problems)
+        self._metrics.set_by_label("farm_host_problems", problems)
+        self._metrics.set("farm_runs_left", sum(sweep.left for sweep in status.sweeps))
 
     def _stopped_hosts(self, readings: Sequence[HostReading]) -> set[str]:
         """Return the hosts that get no runs; log what is new about hosts."""
@@ -246,6 +269,7 @@ class Scheduler:
         jobs = leases.lease_next(self._db, idle, self._lease_timeout_s, assign=assign)
         if jobs:
             self._queue.send_jobs(jobs, self._skews)
+            self._metrics.add("farm_jobs_sent_total", len(jobs))
         return len(jobs)
 
     def _command(self, host: str, command: Command) -> None:
@@ -296,7 +320,9 @@ class Scheduler:
         for lease in expired_leases:
             run, phone = lease.run, lease.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} expired"
-            log.info("lease expired run=%s phone=%s host=%s", run, phone, lease.host)
+            with log_values(sweep=lease.sweep):
+                log.info("lease expired run=%s phone=%s host=%s", run, phone, lease.host)
+            self._metrics.add("farm_leases_expired_total")
             expired = Event(
                 occurred_at=datetime.now(UTC), kind=EventKind.EXPIRED, text=text, phone=phone
             )

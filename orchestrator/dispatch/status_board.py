@@ -10,12 +10,18 @@ from datetime import UTC, datetime
 
 from orchestrator.dispatch.central_broker import HostReading
 from orchestrator.dispatch.host_notices import host_notices
-from orchestrator.dispatch.status_message import LabStatus, SweepStatus, UnhealthyPhone
-from orchestrator.store import leases, phone_health, sweep_queries
+from orchestrator.dispatch.status_message import (
+    LabStatus,
+    NoticeLine,
+    SweepStatus,
+    UnhealthyPhone,
+)
+from orchestrator.store import leases, notices, phone_health, sweep_queries
 from orchestrator.store.database import Database
 from workloads.protocol.messages import IngestHeartbeat
 
 SWEEPS_SHOWN = 10
+NOTICES_SHOWN = 5
 
 
 def build_status(
@@ -51,5 +57,9 @@ def build_status(
                 left=sweep.left,
             )
             for sweep in sweep_queries.sweep_summaries(db, limit=SWEEPS_SHOWN, count_trials=False)
+        ),
+        notices=tuple(
+            NoticeLine(id=item.id, kind=item.kind, text=item.text)
+            for item in notices.latest_notices(db, NOTICES_SHOWN)
         ),
     )

@@ -34,6 +34,14 @@ class HostNotice(WireModel):
     text: SafeText
 
 
+class NoticeLine(WireModel):
+    """A notice in one line."""
+
+    id: int
+    kind: SafeText
+    text: SafeText
+
+
 class LabStatus(WireModel):
     """Hosts with their last heartbeat, phones by state, and the newest sweeps."""
 
@@ -44,3 +52,4 @@ class LabStatus(WireModel):
     unhealthy: tuple[UnhealthyPhone, ...] = ()
     drained: tuple[SafeText, ...] = ()
     sweeps: tuple[SweepStatus, ...] = ()
+    notices: tuple[NoticeLine, ...] = ()

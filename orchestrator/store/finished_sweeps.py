@@ -3,11 +3,15 @@
 Whatever queues runs of a finished sweep makes it active before it does so, in the same transaction.
 """
 
-from sqlalchemy import Connection, exists, select, update
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, exists, func, select, update
 
 from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store.database import Database
+from orchestrator.store.notices import add_event
 from orchestrator.store.tables import run, sweep
+from workloads.service_settings import NoticeKind
 
 _LEFT = exists().where(
     run.c.sweep == sweep.c.id, run.c.state.in_((RunState.QUEUED, RunState.LEASED))
@@ -28,7 +32,26 @@ def mark_finished(db: Database) -> list[str]:
         still = list(connection.execute(_ENDED.where(sweep.c.id.in_(ended))).scalars())
         finished = update(sweep).where(sweep.c.id.in_(still))
         connection.execute(finished.values(state=SweepState.FINISHED))
+        _note_ends(connection, still)
     return still
+
+
+def _note_ends(connection: Connection, ended: Sequence[str]) -> None:
+    """Store a notice of each sweep that has ended, with what became of its runs."""
+    names = select(sweep.c.id, sweep.c.name).where(sweep.c.id.in_(ended))
+    counts = (
+        select(run.c.sweep, run.c.state, func.count())
+        .where(run.c.sweep.in_(ended))
+        .group_by(run.c.sweep, run.c.state)
+        .order_by(run.c.state)
+    )
+    parts: dict[str, list[str]] = {}
+    for sweep_id, state, count in connection.execute(counts).all():
+        parts.setdefault(sweep_id, []).append(f"{count} {state}")
+    for sweep_id, name in connection.execute(names).all():
+        runs = ", ".join(parts.get(sweep_id, ["no runs"]))
+        text = f"sweep {name} ({sweep_id}) has ended: {runs}"
+        add_event(connection, NoticeKind.SWEEP_ENDED, sweep_id, text)
 
 
 def reopen(connection: Connection, sweep_id: str) -> None:

@@ -137,6 +137,7 @@ def lease(
 def _job(row: Any, lease_timeout_s: float) -> Job:
     return Job(
         run=RunId(trial=row.trial, repeat=row.repeat, attempt=row.attempt),
+        sweep=row.sweep,
         phone=row.phone,
         fence=row.fence,
         lease_timeout_s=lease_timeout_s,
@@ -241,6 +242,7 @@ class ExpiredLease:
     run: RunId
     phone: str
     host: str
+    sweep: str
     events: tuple[Event, ...] = ()
 
 
@@ -276,7 +278,7 @@ def expire(
                 crash = crash_from_expired_lease(row.phone)
                 poisoned = crashes.record_crash(db, connection, lost, row.case_digest, crash)
             events = (poisoned,) if poisoned is not None else ()
-            expired.append(ExpiredLease(lost, row.phone, row.host, events))
+            expired.append(ExpiredLease(lost, row.phone, row.host, row.sweep, events))
     return expired
 
 

@@ -100,7 +100,7 @@ def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[PlainRow]:
 
 def _update_policy(connection: Connection, sweep: Mapping[str, object]) -> None:
     """Update policy, owner, priority and deadline of a sweep that is submitted again."""
-    names = ("policy", "owner", "priority", "deadline")
+    names = ("policy", "owner", "priority", "deadline", "notify")
     values = {name: sweep[name] for name in names if name in sweep}
     if values:
         same = tables.sweep.c.id == sweep["id"]

@@ -73,6 +73,7 @@ class SweepRow(SQLModel, table=True):
     deadline: float | None = None
     started_at_s: float | None = None  # epoch seconds; when its first run was leased
     pinned: bool = False  # kept by `farm prune`, and not removed
+    notify: list[str] = Field(default_factory=list, sa_column=_json(list))  # names of targets
 
 
 class TrialRow(SQLModel, table=True):
@@ -266,6 +267,42 @@ class TokenRow(SQLModel, table=True):
     revoked: bool = False
 
 
+class NoticeRow(SQLModel, table=True):
+    """Something that people are told of; a condition that still holds has no end."""
+
+    __tablename__ = "notice"
+    __table_args__ = (
+        Index(
+            "one_open_notice",
+            "kind",
+            "subject",
+            unique=True,
+            sqlite_where=text("cleared_at_s IS NULL"),
+            postgresql_where=text("cleared_at_s IS NULL"),
+        ),
+        _NEVER_REUSED,
+    )
+    id: int | None = Field(default=None, primary_key=True)
+    kind: str
+    subject: str
+    text: str = Field(sa_column=Column(Text, nullable=False))
+    raised_at_s: float
+    cleared_at_s: float | None = None
+    spread: bool = False  # whether it has its deliveries
+
+
+class NoticeDeliveryRow(SQLModel, table=True):
+    """The delivery of a notice to one target: the spool."""
+
+    __tablename__ = "notice_delivery"
+    notice: int = Field(foreign_key="notice.id", primary_key=True)
+    target: str = Field(primary_key=True)
+    state: str
+    tries: int = 0
+    next_try_s: float = 0.0
+    error: str = ""
+
+
 # Statements are written on the tables themselves: building row objects costs 25 times the insert.
 _tables = SQLModel.metadata.tables
 phone, sweep, trial, run = (_tables[name] for name in ("phone", "sweep", "trial", "run"))
@@ -276,3 +313,4 @@ metric_name, metric_origin, metric_value = (
 command_result, crash, host, audit, token = (
     _tables[name] for name in ("command_result", "crash", "host", "audit", "token")
 )
+notice, notice_delivery = (_tables[name] for name in ("notice", "notice_delivery"))

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def _die_with_parent() -> None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, as `open` asks an opener to."""
     return os.open(path, flags, 0o600)
 
 
@@ -61,7 +63,7 @@ class ServiceProcess:
         """Start the process in its own session: Ctrl-C reaches only the parent, which stops it."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # A signal that arrives during the fork would be lost in Python's fork hooks.
-        with open(self.log_file, "ab", opener=_open_private) as output, block_signals():
+        with open(self.log_file, "ab", opener=open_private) as output, block_signals():
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._cwd,
@@ -97,6 +99,24 @@ class ServiceProcess:
             return f"killed by {signal.Signals(-code).name}"
         lines = self.log_file.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no output"
+
+    def rotate_log(self, bytes_max: int) -> None:
+        """Start a new log file if the present one is too long; keep two older ones.
+
+        The process keeps its open file, so the content is copied and the file emptied. It was
+        opened for appending: what is written next begins at its start.
+        """
+        try:
+            if self.log_file.stat().st_size <= bytes_max:
+                return
+            first, second = (Path(f"{self.log_file}.{age}") for age in (1, 2))
+            if first.exists():
+                first.replace(second)
+            with open(first, "wb", opener=open_private) as copy, self.log_file.open("rb") as now:
+                shutil.copyfileobj(now, copy)
+            os.truncate(self.log_file, 0)
+        except OSError as error:  # e.g. the disk is full
+            log.warning("the log of %s cannot be rotated: %s", self.name, error)
 
     def terminate(self) -> None:
         """Send SIGTERM."""

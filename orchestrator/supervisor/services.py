@@ -125,10 +125,15 @@ class Supervisor:
         return bool(ended)
 
 
-def supervise(processes: Sequence[ServiceProcess], on_poll: Callable[[], None]) -> None:
-    """Restart processes that end, until interrupted; call `on_poll` twice per second."""
+def supervise(
+    lab: Lab, processes: Sequence[ServiceProcess], polls: Sequence[Callable[[], None]]
+) -> None:
+    """Restart processes that end, until interrupted; call `polls` twice per second."""
     supervisor = Supervisor(processes)
     while True:
         supervisor.restart_ended()
-        on_poll()
+        for process in processes:
+            process.rotate_log(int(lab.settings.log.file_mb_max * 1e6))
+        for poll in polls:
+            poll()
         time.sleep(SUPERVISE_INTERVAL_S)
