@@ -28,6 +28,7 @@ _TITLES = {
 }
 _CLOCK_ORDER = {"low": 0, "mid": 1, "high": 2, "fixed": 3, "free": 4}
 _CLOCKS = ("freq", "gpu_freq")
+_CORES = re.compile(r"(little|big|prime|all)(\d*)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -55,6 +56,11 @@ class CellAxis:
     def title(self) -> str:
         """Its name with its unit, for the axis of a chart."""
         return _TITLES.get(self.name, self.name.replace("_", " "))
+
+    @property
+    def plain_title(self) -> str:
+        """Its name without its unit, for a sentence."""
+        return self.title.partition(",")[0]
 
     @property
     def is_numeric(self) -> bool:
@@ -100,4 +106,7 @@ class _ValueOrder:
             return 1e12 + _CLOCK_ORDER[str(value)], ()
         if not isinstance(value, str) or _NUMBER.fullmatch(value):
             return float(value), ()
+        if cores := _CORES.fullmatch(value):
+            kinds = ("little", "big", "prime", "all")
+            return 1e12 + 100 * kinds.index(cores[1]) + int(cores[2] or 1), ()
         return 2e12, natural_sort_key(value)

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.analysis.fleet_means import FleetMean, FleetMeans, fleet_means, heat_slowdown
+from orchestrator.analysis.fleet_means import (
+    FleetMean,
+    FleetMeans,
+    fleet_means,
+    fleet_scopes,
+    heat_slowdown,
+)
 from orchestrator.analysis.measurements import MeasuredRun, weakest_provenance
 from orchestrator.analysis.rank_statement import (
     CLAIM_RUNS_MIN,
@@ -64,7 +70,29 @@ class TopThree:
 def fleet_findings(
     runs: Sequence[MeasuredRun], mix: bool = False
 ) -> tuple[Finding, Finding, Finding]:
-    """Answer the three main questions about a sweep."""
+    """Answer the three main questions about a sweep; backends and engines are not averaged."""
+    found = {name: _scope_findings(own, mix) for name, own in fleet_scopes(runs).items()}
+    names = list(found)
+    cold, hot, cohort = (_join(names, each) for each in zip(*found.values(), strict=True))
+    return cold, hot, cohort
+
+
+def _join(names: Sequence[str], findings: Sequence[Finding]) -> Finding:
+    """Join the answers of several backends or engines, each with its name."""
+    if len(names) == 1:
+        return findings[0]
+    named = list(zip(names, findings, strict=True))
+    known = [finding.provenance for finding in findings if finding.provenance is not None]
+    return Finding(
+        findings[0].question,
+        " ".join(f"{name}: {finding.sentence}" for name, finding in named),
+        weakest_provenance(known) if known else None,
+        "; ".join(f"{name}: {finding.answer}" for name, finding in named if finding.answer),
+        next((finding.unproven for finding in findings if finding.unproven), None),
+    )
+
+
+def _scope_findings(runs: Sequence[MeasuredRun], mix: bool) -> tuple[Finding, Finding, Finding]:
     cold = fleet_means(runs, Protocol.COLD, COLD_METRIC, mix)
     sustained = fleet_means(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, mix)
     energy = fleet_means(runs, Protocol.ENDURANCE, "energy_per_step_mj", mix)
@@ -82,6 +110,11 @@ def fleet_findings(
 
 def energy_finding(runs: Sequence[MeasuredRun], mix: bool = False) -> Finding:
     """Report the energy per sample: over ten minutes where there are such runs, else cold."""
+    found = {name: _scope_energy(own, mix) for name, own in fleet_scopes(runs).items()}
+    return _join(list(found), list(found.values()))
+
+
+def _scope_energy(runs: Sequence[MeasuredRun], mix: bool) -> Finding:
     question = "Which phone needs the least energy?"
     when = "over ten minutes"
     means = fleet_means(runs, Protocol.ENDURANCE, ENERGY_METRIC, mix)

@@ -82,6 +82,18 @@ def fleet_means(
     )
 
 
+def fleet_scopes(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
+    """Split runs by backend and by external program: no mean may join two of them.
+
+    The name of a single scope is empty.
+    """
+    scopes: dict[str, list[MeasuredRun]] = {}
+    for run in runs:
+        program = f"{run.case.name}, " if run.case.manifest is not None else ""
+        scopes.setdefault(f"{program}{run.case.backend}", []).append(run)
+    return scopes if len(scopes) > 1 else {"": list(runs)}
+
+
 def _no_rows_problem(runs: Sequence[MeasuredRun], protocol: Protocol, metric: str) -> str:
     if any(run.valid for run in runs):
         return f"no valid {protocol} run has {metric}"

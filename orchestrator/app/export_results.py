@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from io import BytesIO
 from typing import BinaryIO
 
+from orchestrator.analysis.failure_groups import FAILED_STATES
 from orchestrator.analysis.fleet_ranking import FleetTable, compare_fleet
 from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import InvalidState
@@ -15,6 +17,7 @@ from orchestrator.app.operation import Download, Role, operation
 from orchestrator.export import table_schemas
 from orchestrator.export.perfetto_trace import write_trace
 from orchestrator.export.report.page import render_page
+from orchestrator.export.report.report_data import ReportInput, SweepRecord
 from orchestrator.export.table import Table
 from orchestrator.export.table_writers import EXTENSIONS, WRITERS, csv_pieces, write_latex
 from orchestrator.store import results, sweep_queries
@@ -147,12 +150,32 @@ def incomplete_text(sweep: SweepSummary) -> str:
 
 def page_of_sweep(store: Database, sweep: SweepSummary, allow_mixed: bool = False) -> str:
     """Render the report of a sweep, with the telemetry of the first valid run of every trial."""
-    runs, recorded = recorded_runs(store, [sweep.id])
-    if not runs:
+    given = report_input(store, [sweep], allow_mixed)
+    if not given.runs and not given.failures:
         raise InvalidState(
             f"{sweep.id} has no results yet; 'farm sweep show {sweep.id}' shows its state"
         )
-    return render_page(sweep.name, runs, recorded, allow_mixed, incomplete_text(sweep))
+    return render_page(sweep.name, given, incomplete_text(sweep))
+
+
+def report_input(
+    store: Database, sweeps: Sequence[SweepSummary], allow_mixed: bool = False
+) -> ReportInput:
+    """Read what the report of some sweeps is made of."""
+    runs, recorded = recorded_runs(store, [sweep.id for sweep in sweeps])
+    failures = [
+        failed
+        for sweep in sweeps
+        for failed in results.run_outcomes(store, sweep.id, FAILED_STATES)
+    ]
+    records = [
+        SweepRecord(
+            *(sweep.id, sweep.name, sweep_queries.sweep_source(store, sweep.id)),
+            *(sweep_queries.sweep_seed(store, sweep.id), sweep.done, sweep.total),
+        )
+        for sweep in sweeps
+    ]
+    return ReportInput(runs, recorded, failures, records, allow_mixed, version("farmhand"))
 
 
 def recorded_runs(

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
-from orchestrator.app.export_results import incomplete_text, recorded_runs
+from orchestrator.app.export_results import incomplete_text, report_input
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.submit_sweep import submit_sweep
 from orchestrator.decisions.states import RunState
 from orchestrator.export.report.page import render_page
+from orchestrator.export.report.report_data import ReportInput
 from orchestrator.export.report.study_section import study_section
 from orchestrator.store import phone_queries, results, sweep_queries
 from orchestrator.store.database import Database
@@ -154,14 +155,20 @@ def answer_study(
     if not any(row.result for row in rows):
         reasons = dict.fromkeys(row.missing.text for row in rows if row.missing)
         raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
-    runs, recorded = recorded_runs(store, sweeps) if store else ([], [])
+    summaries = [
+        item
+        for name in sweeps
+        if store is not None
+        for item in sweep_queries.sweep_summaries(store, name)
+    ]
+    given = report_input(store, summaries) if store else ReportInput([])
     section = study_section(study, rows, evidence.kernels)
     return StudyAnswer(
         study,
         rows,
         evidence.kernels,
         any_simulated(rows),
-        render_page(study.title, runs, recorded, first=section),
+        render_page(study.title, given, first=section),
         _incomplete(store, sweeps) if store else (),
         _failed_runs(store, sweeps) if store else 0,
     )

@@ -1,6 +1,6 @@
 """The results of runs: what comparisons, exports and studies are computed from."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -69,19 +69,23 @@ def _to_measured_runs(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRu
         )
 
 
-def run_outcomes(db: Database, sweep_id: str) -> list[RunOutcome]:
-    """Return the outcome of every run of a sweep, from its last report that is not stale."""
+def run_outcomes(
+    db: Database, sweep_id: str, states: Sequence[RunState] = tuple(RunState)
+) -> list[RunOutcome]:
+    """Return the outcome of the runs of a sweep in some states, from reports that are not stale."""
     runs = (
         select(run.c.trial, run.c.repeat, run.c.phone, run.c.state, run.c.note)
         .add_columns(run.c.block, run.c.position, trial.c.case, trial.c.condition)
         .join(trial, trial.c.id == run.c.trial)
-        .where(run.c.sweep == sweep_id)
+        .where(run.c.sweep == sweep_id, run.c.state.in_(states))
         .order_by(run.c.phone, run.c.block, run.c.position)
     )
+    same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     reports = (
         select(report.c.trial, report.c.repeat, report.c.payload)
-        .join(trial, trial.c.id == report.c.trial)
-        .where(trial.c.sweep == sweep_id, report.c.status != ReportStatus.STALE)
+        .join(run, same)
+        .where(run.c.sweep == sweep_id, run.c.state.in_(states))
+        .where(report.c.status != ReportStatus.STALE)
         .order_by(report.c.attempt)
     )
     with db.read() as connection:

@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -16,7 +17,8 @@ import pytest
 from markupsafe import escape
 
 from orchestrator.analysis.measurements import IncompatibleSources, MeasuredRun
-from orchestrator.export.report.page import render_page
+from orchestrator.export.report.page import render_page as render_report
+from orchestrator.export.report.report_data import ReportInput, SweepRecord
 from orchestrator.export.report.svg import build_axis
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
 from tests.export.telemetry_blob import a_blob
@@ -33,18 +35,25 @@ HOSTILE = [
 ]
 SECTIONS = (
     *(
+        "axes",
         "matrix",
         "heat",
         "ranking",
         "pareto",
-        "batches",
         "traces",
         "operations",
         "step",
         "processors",
     ),
-    *("fleet", "validity", "variance", "conditions", "provenance"),
+    *("fleet", "validity", "variance", "conditions", "provenance", "repeat"),
 )
+
+
+def render_page(
+    title: str, runs: Sequence[MeasuredRun], telemetry: Sequence[Any] = (), **more: Any
+) -> str:
+    """Render the page of some runs."""
+    return render_report(title, ReportInput(runs, telemetry, **more))
 
 
 class Tags(HTMLParser):
@@ -94,7 +103,8 @@ def whole_page(**changes: Any) -> str:
     """Render a page with every section."""
     runs = fleet(**changes)
     traced = [(run, read_telemetry(a_blob())) for run in runs if run.repeat == 0]
-    return render_page("demo", runs, traced)
+    record = SweepRecord("sw-1", "demo", "farm: 1\nname: demo\n", 7, 64, 64)
+    return render_page("demo", runs, traced, sweeps=[record], version="9.8.7")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -117,14 +127,15 @@ def test_the_page_has_a_strict_content_security_policy() -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
-    for tag, directive in (("style", "style-src"), ("script", "script-src")):
-        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert f"{directive} 'sha256-{digest}'" in policy
+    (content,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
     tags = Tags(page)
-    assert {"link", "img", "iframe", "form", "a", "base"}.isdisjoint(tags.tags)
-    assert {"src", "href", "style", "onclick", "onload", "onerror"}.isdisjoint(tags.attributes)
+    assert {"link", "img", "iframe", "form", "script", "base"}.isdisjoint(tags.tags)
+    assert {"src", "style", "onclick", "onload", "onerror"}.isdisjoint(tags.attributes)
     assert re.findall(r"https?://|url\(|@import|src=", page) == []
+    links = re.findall(r'<a ([^>]*)href="([^"]{5})', page)
+    assert all(kind == "data:" and "download=" in rest for rest, kind in links)
 
 
 def test_every_tag_is_closed() -> None:
@@ -143,7 +154,8 @@ def test_every_drawn_coordinate_is_a_number() -> None:
     page = whole_page()
     for points in re.findall(r'points="([^"]*)"', page):
         assert all(re.fullmatch(r"-?[\d.]+,-?[\d.]+", pair) for pair in points.split())
-    coordinates = re.findall(r' (?:x|y|cx|cy|x1|x2|y1|y2|width|height|r)="([^"]*)"', page)
+    assert all(re.fullmatch(r"M[-\d. az]+", path) for path in re.findall(r' d="([^"]*)"', page))
+    coordinates = re.findall(r' (?:x|y|x1|x2|y1|y2|width|height)="([^"]*)"', page)
     assert all(re.fullmatch(r"-?\d+(\.\d)?", coordinate) for coordinate in coordinates)
     assert len(coordinates) > 500
 
@@ -152,7 +164,7 @@ def test_a_section_without_data_is_replaced_by_a_sentence() -> None:
     page = render_page("demo", [measured("a")])
     assert "Burst and sustained: No phone has both" in page
     assert "Operations of a step: No run was traced." in page
-    assert "Batch size: No workload was run with two batch sizes." in page
+    assert "Results over the axes of the sweep: All valid runs are of one cell" in page
 
 
 def test_a_simulation_has_a_banner_and_a_marked_title() -> None:
@@ -179,7 +191,7 @@ def test_some_simulated_numbers_have_a_banner_too() -> None:
 
 def test_every_tooltip_has_the_source_of_its_number() -> None:
     page = whole_page(provenance=FITTED)
-    tips = re.findall(r"<(?:rect|circle)[^>]*><title>([^<]*)</title>", page)
+    tips = re.findall(r"<(?:rect|path)[^>]*><title>([^<]*)</title>", page)
     figures = [tip for tip in tips if "ms" in tip.split() or "mJ" in tip.split()]
     assert len(figures) > 20
     assert all("simulated (fitted" in tip for tip in figures)

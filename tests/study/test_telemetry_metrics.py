@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.export.report.page import render_page
+from orchestrator.export.report.report_data import ReportInput
 from orchestrator.export.report.study_section import study_section
 from orchestrator.study.claim_table import evaluate_claims
 from orchestrator.study.evidence import collect_evidence
@@ -79,10 +80,10 @@ def test_a_page_starts_with_the_claims_and_escapes_model_names() -> None:
     fields = {"workload": "densenet40", "facts": facts, "provenance": HOST}
     runs = [measured("a", 9.0, parameters={"batch_size": 16}, step_similarity=0.9, **fields)]
     lines = evaluate_claims(study, collect_evidence(runs, []))
-    page = render_page(study.title, runs, first=study_section(study, lines))
+    page = render_page(study.title, ReportInput(runs), first=study_section(study, lines))
     assert "arXiv 1906.04278" in page
     assert page.index("Are training steps alike") < page.index("Which phone for which model")
     assert "<script>x" not in page
-    kernels_page = render_page(study.title, [], first=study_section(study, lines))
+    kernels_page = render_page(study.title, ReportInput([]), first=study_section(study, lines))
     assert "Are training steps alike" in kernels_page
     assert "No phone can be named" not in kernels_page, "results of kernels do not rank phones"

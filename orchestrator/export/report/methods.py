@@ -2,50 +2,150 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from orchestrator.analysis.failure_groups import group_failures
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
 from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
+from orchestrator.export.report.charts import BarPart, draw_stacked_bars
 from orchestrator.export.report.report_data import Card, ReportData, Section
-from orchestrator.export.report.svg import BarPart, draw_stacked_bars
 from workloads.protocol.condition import Condition
+from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.metrics import Source, metric_kind
+from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.text import safe_text
 from workloads.units import format_duration
 
+PHONES_NAMED = 6
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """Why some runs do not count, on which phones, and what to do about it."""
+
+    verdict: str
+    runs: int
+    reason: str
+    phones: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class VerdictHead:
+    """The head of the report: how many runs count, and why the others do not."""
+
+    counts: tuple[tuple[str, int], ...]
+    rows: tuple[LeftOutRow, ...]
+
+
+def verdict_head(data: ReportData) -> VerdictHead:
+    """Count the runs by verdict, with the reasons, the phones and the remedies."""
+    verdicts = count_verdicts(data.runs)
+    failures = group_failures(data.failures)
+    rows = []
+    for reason in verdicts.reasons:
+        phones = {
+            data.names[run.phone]
+            for run in data.runs
+            if run.verdict.validity is reason.validity
+            and (reason.code in {item.code for item in run.verdict.reasons} or not reason.code)
+        }
+        remedy = REASON_ADVICE[reason.code] if reason.code else ""
+        rows.append(
+            LeftOutRow(
+                *(reason.validity.value, reason.runs, reason.text),
+                _listed(phones),
+                remedy.replace("`", ""),
+            )
+        )
+    for group in failures:
+        named = {data.names[phone] for phone in group.phones}
+        text = f"{group.name}: {group.text}"
+        row = LeftOutRow("failed", group.runs, text, _listed(named), _fault_advice(group.kind))
+        rows.append(row)
+    counts = (
+        *(("valid", verdicts.valid), ("suspect", verdicts.suspect), ("void", verdicts.void)),
+        ("failed", sum(group.runs for group in failures)),
+    )
+    return VerdictHead(counts, tuple(rows))
+
+
+def _listed(phones: Iterable[str]) -> str:
+    names = sorted(phones)
+    return ", ".join(names[:PHONES_NAMED]) + (
+        f" and {len(names) - PHONES_NAMED} more" if len(names) > PHONES_NAMED else ""
+    )
+
+
+def _fault_advice(kind: FaultKind | None) -> str:
+    """Return what the class of a fault advises: the text after the semicolon."""
+    classes = list(FarmError.__subclasses__())
+    for one in classes:
+        classes += one.__subclasses__()
+    found = next((one for one in classes if one.kind is kind), None)
+    return (found.__doc__ or "").partition("; ")[2] if found is not None else ""
+
 
 def validity_section(data: ReportData) -> Section:
-    """Show how many runs count, and why the others do not."""
+    """Show how many runs of each phone count."""
     verdicts = count_verdicts(data.runs)
+    failed = Counter(outcome.phone for outcome in data.failures)
     rows = []
-    for phone in data.names:
+    for phone, name in data.names.items():
         own = count_verdicts(run for run in data.runs if run.phone == phone)
         parts = [
-            BarPart(word, count, colour, f"{data.names[phone]}: {count} {word}")
-            for word, count, colour in _verdict_parts(own)
+            BarPart(word, count, shade, f"{name}: {count} {word}")
+            for word, count, shade in _verdict_parts(own, failed[phone])
             if count
         ]
-        rows.append((f"{data.names[phone]}: {own.valid} of {own.total}", phone, parts))
-    legend = tuple((word, colour) for word, count, colour in _verdict_parts(verdicts) if count)
-    svg = draw_stacked_bars("verdicts", rows)
-    card = Card("Runs by verdict", "valid runs of all runs", svg, legend=legend)
+        rows.append((f"{name}: {own.valid} of {own.total + failed[phone]} valid", phone, parts))
+    drawing = draw_stacked_bars("verdicts", rows, "number of runs")
+    card = Card("Runs by verdict", "valid runs of all runs", drawing)
     return Section(
         "validity",
         "Which runs count",
         f"{verdicts.valid} valid, {verdicts.suspect} suspect and {verdicts.void} void of "
         f"{verdicts.total} runs. Only valid runs are compared; a run that did not meet its "
-        "condition is void and was repeated.",
+        "condition is void and was repeated. The head of this page has the reasons.",
         cards=(card,) if rows else (),
-        headings=("Verdict", "Reason", "Runs") if verdicts.reasons else (),
-        rows=tuple((r.validity.value, r.text, str(r.runs)) for r in verdicts.reasons),
-        note="" if verdicts.reasons or not verdicts.total else "All runs are valid.",
+        note="" if rows else "There are no runs.",
     )
 
 
-def _verdict_parts(counts: VerdictCounts) -> tuple[tuple[str, int, int], ...]:
-    """Return verdict, number of runs and colour."""
-    return ("valid", counts.valid, 2), ("suspect", counts.suspect, 4), ("void", counts.void, 3)
+def _verdict_parts(counts: VerdictCounts, failed: int) -> tuple[tuple[str, int, int], ...]:
+    """Return verdict, number of runs and shade."""
+    return (
+        *(("valid", counts.valid, 0), ("suspect", counts.suspect, 1), ("void", counts.void, 2)),
+        ("failed", failed, 3),
+    )
+
+
+def repeat_section(data: ReportData) -> Section:
+    """Show the sweep files, the software, and the commands that repeat the measurement."""
+    runners = sorted({run.facts.runner[:12] for run in data.runs if run.facts.runner})
+    rows = [
+        (
+            sweep.name,
+            sweep.id,
+            str(sweep.seed),
+            f"Farmhand {data.version}; runner {', '.join(runners) or 'unknown'}",
+            f"farm sweep submit {sweep.name}.yaml; farm watch {sweep.name}; "
+            f"farm report {sweep.name}",
+        )
+        for sweep in data.sweeps
+    ]
+    return Section(
+        "repeat",
+        "How to repeat this",
+        "Save the sweep file, start a lab with 'farm up', and run the commands. The seed gives the "
+        "random order of the runs; the file without a seed draws a new one.",
+        headings=("Sweep", "Id", "Seed", "Software", "Commands"),
+        rows=tuple(rows),
+        files=tuple((f"{sweep.name}.yaml", sweep.source) for sweep in data.sweeps),
+        note="" if rows else "This report belongs to no single sweep.",
+    )
 
 
 def variance_section(data: ReportData) -> Section:

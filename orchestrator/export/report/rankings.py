@@ -5,13 +5,20 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.analysis.ab_comparison import Comparison
 from orchestrator.analysis.findings import COLD_METRIC, SUSTAINED_METRIC
-from orchestrator.analysis.fleet_means import FleetMean, FleetMeans, fleet_means, heat_slowdowns
+from orchestrator.analysis.fleet_means import (
+    FleetMean,
+    FleetMeans,
+    fleet_means,
+    fleet_scopes,
+    heat_slowdowns,
+)
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.rank_statement import RankStatement, provenance_prefix
 from orchestrator.analysis.split_half import phone_label, split_half_check
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.verdict_counts import count_verdicts
+from orchestrator.export.report.charts import Bar, draw_bars, draw_slopes
 from orchestrator.export.report.report_data import (
     Card,
     MatrixCell,
@@ -22,7 +29,7 @@ from orchestrator.export.report.report_data import (
     metric_text,
     unit_of,
 )
-from orchestrator.export.report.svg import Bar, draw_bars, draw_slopes, format_short
+from orchestrator.export.report.svg import format_short
 from workloads.protocol.condition import Protocol
 from workloads.text import natural_sort_key
 from workloads.units import format_ms
@@ -77,9 +84,7 @@ def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup])
                 if phone in too_coarse
                 else _matrix_cell(column[phone], metric)
                 if phone in column
-                else _missing_cell(
-                    [run for run in data.runs if run.phone == phone and _is_of(run, group)], metric
-                )
+                else _missing_cell(data.cell_runs(phone, group.case, group.condition), metric)
                 for column, too_coarse, group in zip(columns, coarse, groups, strict=True)
             ),
         )
@@ -91,14 +96,14 @@ def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup])
 
 
 def _summary_matrix(data: ReportData, title: str, metric: str, protocol: Protocol) -> RankingMatrix:
-    """Summarise many cells: one column per workload, over the cells that its phones share."""
+    """Summarise many cells: one column per workload and backend, over the cells it shares."""
     runs = data.runs_of(protocol)
-    workloads = sorted({run.case.name for run in runs if run.valid}, key=natural_sort_key)
-    by_workload = {
-        name: fleet_means([run for run in data.runs if run.case.name == name], protocol, metric)
-        for name in workloads
-    }
-    columns = {name: means for name, means in by_workload.items() if means.ranked}
+    kinds = {(run.case.name, run.case.backend) for run in runs if run.valid}
+    columns: dict[tuple[str, str], FleetMeans] = {}
+    for kind in sorted(kinds, key=lambda kind: (natural_sort_key(kind[0]), kind[1])):
+        own = [run for run in runs if (run.case.name, run.case.backend) == kind]
+        means = fleet_means(own, protocol, metric, data.mix)
+        columns |= {kind: means} if means.ranked else {}
     rows = [
         MatrixRow(
             data.names[phone],
@@ -107,17 +112,26 @@ def _summary_matrix(data: ReportData, title: str, metric: str, protocol: Protoco
             tuple(
                 _mean_cell(phone, means, metric)
                 or _missing_cell(
-                    [run for run in runs if run.phone == phone and run.case.name == name], metric
+                    [
+                        run
+                        for run in runs
+                        if run.phone == phone and (run.case.name, run.case.backend) == kind
+                    ],
+                    metric,
                 )
-                for name, means in columns.items()
+                for kind, means in columns.items()
             ),
         )
         for phone in sorted(data.names, key=lambda phone: _distance(phone, columns.values()))
         if any(mean.phone == phone for means in columns.values() for mean in means.ranked)
     ]
     headings = tuple(
-        (name, "", "one cell" if means.cells_used == 1 else f"mean of {means.cells_used} cells")
-        for name, means in columns.items()
+        (
+            name,
+            "" if backend == "cpu" else backend,
+            "one cell" if means.cells_used == 1 else f"mean of {means.cells_used} cells",
+        )
+        for (name, backend), means in columns.items()
     )
     return RankingMatrix(f"{title}, by model", unit_of(metric), headings, tuple(rows))
 
@@ -163,10 +177,6 @@ def _rank(row: FleetRow | None) -> float:
     return row.rank if row else math.inf
 
 
-def _is_of(run: MeasuredRun, group: FleetGroup) -> bool:
-    return run.case == group.case and run.condition == group.condition
-
-
 def _missing_cell(runs: Sequence[MeasuredRun], metric: str) -> MatrixCell:
     """Say why a phone has no value: it did not run, its runs do not count, or lack the metric."""
     if not runs:
@@ -189,9 +199,9 @@ def ranking_section(data: ReportData) -> Section:
     for protocol, metric in ((p, m) for p, m, _ in QUESTIONS if m != ENERGY):
         for group in data.groups(protocol, metric):
             bars = [_bar(data, row, unit_of(metric)) for row in group.rows]
-            text = f"{group.condition.label}; {unit_of(metric)} per step, lower is better"
-            svg = draw_bars(group.label, bars)
-            cards.append(Card(group.case.label, text, svg, group.case.name))
+            text = f"{group.condition.label}; lower is better"
+            drawing = draw_bars(group.label, bars, f"step time, {unit_of(metric)}")
+            cards.append(Card(group.case.label, text, drawing, group.case.name))
     return Section(
         "ranking",
         "Ranking, with intervals",
@@ -215,6 +225,7 @@ def _bar(data: ReportData, row: FleetRow, unit: str) -> Bar:
         shown=f"{format_ms(row.median)} {unit}",
         note=_bar_note(row.statement),
         tip=f"{metric_text(row, unit)}; {row.statement.text}",
+        source=str(row.provenance),
     )
 
 
@@ -226,30 +237,32 @@ def _bar_note(statement: RankStatement) -> str:
 
 def heat_section(data: ReportData) -> Section:
     """Show how ten minutes of heat change the order of the phones."""
-    cold = fleet_means(data.runs, Protocol.COLD, COLD_METRIC, data.mix)
-    hot = fleet_means(data.runs, Protocol.ENDURANCE, SUSTAINED_METRIC, data.mix)
-    rows = [
-        (
-            data.names[item.cold.phone],
-            item.cold.phone,
-            data.colours[item.cold.phone],
-            item.cold_ms,
-            item.hot_ms,
-            f"{item.cold.name}: {format_ms(item.cold_ms)} ms cold, {format_ms(item.hot_ms)} ms "
-            f"after ten minutes, {item.ratio:.2f} times as long ({item.cold.provenance})",
-        )
-        for item in heat_slowdowns(cold, hot)
-    ]
-    cards: tuple[Card, ...] = ()
-    if rows:
-        changes, svg = _rank_changes(cold.ranked, hot.ranked), draw_slopes("cold to hot", rows)
-        cards = (Card("Step time in ms, cold and hot", changes, svg),)
+    cards = []
+    for scope, runs in fleet_scopes(data.runs).items():
+        cold = fleet_means(runs, Protocol.COLD, COLD_METRIC, data.mix)
+        hot = fleet_means(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, data.mix)
+        rows = [
+            (
+                data.names[item.cold.phone],
+                item.cold.phone,
+                data.colours[item.cold.phone],
+                item.cold_ms,
+                item.hot_ms,
+                f"{item.cold.name}: {format_ms(item.cold_ms)} ms cold, {format_ms(item.hot_ms)} ms "
+                f"after ten minutes, {item.ratio:.2f} times as long ({item.cold.provenance})",
+            )
+            for item in heat_slowdowns(cold, hot)
+        ]
+        if rows:
+            title = f"Step time, cold and hot{f', {scope}' if scope else ''}"
+            changes = _rank_changes(cold.ranked, hot.ranked)
+            cards.append(Card(title, changes, draw_slopes("cold to hot", rows)))
     return Section(
         "heat",
         "Burst and sustained",
         "The same work on a cool phone and in the tenth minute without a pause (geometric mean of "
         "the cells that every phone has); the fastest is at the top.",
-        cards=cards,
+        cards=tuple(cards),
         note="" if cards else "No phone has both a valid cold run and a valid ten-minute run.",
         wide=True,
     )

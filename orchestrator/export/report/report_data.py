@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from markupsafe import Markup
+from functools import cached_property
 
 from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
-from orchestrator.analysis.measurements import MeasuredRun
-from workloads.protocol.condition import Protocol
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.export.report.svg import Drawing
+from workloads.catalogue import Case
+from workloads.protocol.condition import HEADLINES, Condition, Protocol
 from workloads.protocol.metrics import METRICS
 from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
@@ -24,9 +25,8 @@ class Card:
 
     title: str
     text: str
-    svg: Markup
+    drawing: Drawing
     workload: str = ""
-    legend: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Section:
     matrices: tuple[RankingMatrix, ...] = ()
     headings: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()  # name and text
     note: str = ""
     wide: bool = False
 
@@ -80,14 +81,39 @@ class Section:
 
 
 @dataclass(frozen=True)
-class ReportData:
-    """All runs of a report, and the names and colours of their phones."""
+class SweepRecord:
+    """A sweep as it was submitted, for the reader who wants to repeat it."""
+
+    id: str
+    name: str
+    source: str
+    seed: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """What a report is made of: runs with their verdicts, telemetry of some, failures, sweeps."""
 
     runs: Sequence[MeasuredRun]
     telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = ()
+    failures: Sequence[RunOutcome] = ()
+    sweeps: Sequence[SweepRecord] = ()
     mix: bool = False
+    version: str = ""
+
+
+CellKey = tuple[str, str, str]  # phone, digests of case and condition
+
+
+@dataclass(frozen=True)
+class ReportData(ReportInput):
+    """All runs of a report, and the names and colours of their phones."""
+
     names: Mapping[str, str] = field(default_factory=dict)
     colours: Mapping[str, int] = field(default_factory=dict)
+    _groups: dict[tuple[Protocol, str], list[FleetGroup]] = field(default_factory=dict)
 
     def runs_of(self, protocol: Protocol) -> list[MeasuredRun]:
         """Return the runs of a protocol on phones."""
@@ -97,26 +123,50 @@ class ReportData:
             if run.condition.protocol is protocol and run.case.workload not in OFF_PHONE
         ]
 
+    def groups_of(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
+        """Return the cells of a protocol in a metric, also those without a valid run."""
+        key = protocol, metric
+        if key not in self._groups:
+            table = compare_fleet(self.runs_of(protocol), metric, self.mix)
+            self._groups[key] = list(table.groups)
+        return self._groups[key]
+
     def groups(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
         """Return the cells of a protocol that have ranked phones in a metric."""
-        groups = compare_fleet(self.runs_of(protocol), metric, self.mix).groups
-        return [group for group in groups if group.rows]
+        return [group for group in self.groups_of(protocol, metric) if group.rows]
+
+    def all_groups(self) -> list[FleetGroup]:
+        """Return every cell, in the headline metric of its protocol."""
+        return [
+            g for protocol, metric in HEADLINES.items() for g in self.groups_of(protocol, metric)
+        ]
+
+    @cached_property
+    def _by_cell(self) -> dict[CellKey, list[MeasuredRun]]:
+        cells: dict[CellKey, list[MeasuredRun]] = {}
+        for run in self.runs:
+            key = run.phone, run.case.digest, run.condition.digest
+            cells.setdefault(key, []).append(run)
+        return cells
+
+    def cell_runs(self, phone: str, case: Case, condition: Condition) -> list[MeasuredRun]:
+        """Return the runs of a cell on a phone."""
+        return self._by_cell.get((phone, case.digest, condition.digest), [])
 
 
-def collect_report_data(
-    runs: Sequence[MeasuredRun],
-    telemetry: Sequence[tuple[MeasuredRun, Telemetry]] = (),
-    mix: bool = False,
-) -> ReportData:
+def collect_report_data(given: ReportInput) -> ReportData:
     """Assign a name and a colour to every phone."""
-    models = {run.phone: safe_text(run.facts.model, 40) for run in runs}
+    models = {run.phone: safe_text(run.facts.model, 40) for run in given.runs}
+    models |= {
+        failed.phone: failed.phone for failed in given.failures if failed.phone not in models
+    }
     counts = Counter(models.values())
     names = {
         phone: model if counts[model] == 1 else f"{model} ({safe_text(phone, 24)})"
         for phone, model in sorted(models.items())
     }
     colours = {phone: index % COLOURS for index, phone in enumerate(names)}
-    return ReportData(runs, telemetry, mix, names, colours)
+    return ReportData(**vars(given), names=names, colours=colours)
 
 
 def metric_text(row: FleetRow, unit: str) -> str:

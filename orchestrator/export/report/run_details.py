@@ -1,58 +1,56 @@
 """Report sections on single runs: the operations of a step, and long runs over time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import OpMethod, OpRow, op_rows
 from orchestrator.export.perfetto_trace import slopes_per_second
-from orchestrator.export.report.report_data import Card, ReportData, Section
-from orchestrator.export.report.svg import (
-    BarPart,
+from orchestrator.export.report.charts import (
+    Bar,
     Lane,
     LaneSegment,
     Mark,
+    Panel,
     Series,
-    axis_from_zero,
-    build_axis,
+    draw_bars,
     draw_chart,
     draw_lanes,
-    draw_stacked_bars,
-    format_short,
 )
+from orchestrator.export.report.report_data import Card, ReportData, Section
+from orchestrator.export.report.svg import axis_from_zero, build_axis, format_short
 from workloads.protocol.condition import Protocol
 from workloads.protocol.telemetry import ENERGY, Telemetry
 from workloads.text import natural_sort_key
 
 POINTS_MAX = 240
-OPS_SHOWN = 8
+OPS_SHOWN = 10
+OTHERS_MAX = 0.20  # share of a step; more is listed by the kind of the operations
 
 
 TracedRun = tuple[MeasuredRun, tuple[OpRow, ...]]
 
 
 def operation_section(data: ReportData) -> Section:
-    """Show the time of a step by operation, with one card per case."""
+    """Show the operations of a step, the largest by name, with one card per case and phone."""
     cells: dict[str, dict[str, dict[str, TracedRun]]] = {}  # case, condition, phone
     for run, telemetry in data.telemetry:
         ops = op_rows(telemetry)
         if ops and run.valid:
             conditions = cells.setdefault(run.case.label, {})
             conditions.setdefault(run.condition.label, {}).setdefault(run.phone, (run, ops))
-    cases = [
-        (case, _most_common_condition(conditions))
-        for case, conditions in sorted(cells.items(), key=lambda cell: natural_sort_key(cell[0]))
+    cards = [
+        _op_card(data, run, ops)
+        for _, conditions in sorted(cells.items(), key=lambda cell: natural_sort_key(cell[0]))
+        for run, ops in sorted(
+            _most_common_condition(conditions), key=lambda item: data.names[item[0].phone]
+        )
     ]
-    by_workload: dict[str, list[tuple[OpRow, ...]]] = {}
-    for _, runs in cases:
-        by_workload.setdefault(runs[0][0].case.name, []).extend(ops for _, ops in runs)
-    colours = {workload: _op_colours(steps) for workload, steps in by_workload.items()}
-    cards = [_op_card(data, label, runs, colours[runs[0][0].case.name]) for label, runs in cases]
     return Section(
         "operations",
         "Operations of a step",
-        "Share of each operation in the traced steps; one run per phone, and one condition per "
-        "case.",
+        "Share of each operation in the traced steps: the ten largest by name, then by kind what "
+        "would leave more than a fifth unnamed. One run per phone, and one condition per case.",
         cards=tuple(cards),
         note="" if cards else "No run was traced.",
     )
@@ -64,46 +62,50 @@ def _most_common_condition(conditions: Mapping[str, Mapping[str, TracedRun]]) ->
     return list(conditions[label].values())
 
 
-def _op_colours(steps: Iterable[Sequence[OpRow]]) -> dict[str, int]:
-    """Assign colours to the operations of a workload that take most time, for all its cards."""
-    total: dict[str, float] = {}
-    for ops in steps:
-        for op in ops:
-            total[op.name] = total.get(op.name, 0.0) + op.share
-    largest = sorted(total, key=lambda name: -total[name])[:OPS_SHOWN]
-    return {name: index for index, name in enumerate(largest)}
+def largest_ops(ops: Sequence[OpRow]) -> list[tuple[str, float]]:
+    """Return the largest operations by name, then kinds, until the others are at most a fifth."""
+    by_size = sorted(ops, key=lambda op: -op.share)
+    shown = [(op.name, op.share) for op in by_size[:OPS_SHOWN]]
+    kinds: dict[str, list[float]] = {}
+    for op in by_size[OPS_SHOWN:]:
+        kinds.setdefault(op.kind or "unknown kind", []).append(op.share)
+    rest = sum(op.share for op in by_size[OPS_SHOWN:])
+    for kind, shares in sorted(kinds.items(), key=lambda item: -sum(item[1])):
+        if rest <= OTHERS_MAX:
+            break
+        shown.append((f"{len(shares)} further {kind}", sum(shares)))
+        rest -= sum(shares)
+    return [*shown, ("others", rest)] if rest > 0.001 else shown
 
 
-def _op_card(
-    data: ReportData,
-    label: str,
-    runs: Sequence[TracedRun],
-    colours: Mapping[str, int],
-) -> Card:
-    rows = []
-    for run, ops in sorted(runs, key=lambda item: data.names[item[0].phone]):
-        by_name = {op.name: op for op in ops}
-        parts = [
-            BarPart(name, by_name[name].share, colour, _op_tip(data, run, by_name[name]))
-            for name, colour in colours.items()
-            if name in by_name
-        ]
-        rest = 1 - sum(part.share for part in parts)
-        if rest > 0.001:
-            parts.append(BarPart("others", rest, 9, f"all other operations: {rest:.1%}"))
-        rows.append((data.names[run.phone], run.phone, parts))
-    legend = (*colours.items(), ("others", 9))
-    case, condition = runs[0][0].case, runs[0][0].condition
-    return Card(case.label, condition.label, draw_stacked_bars(label, rows), case.name, legend)
+def _op_card(data: ReportData, run: MeasuredRun, ops: Sequence[OpRow]) -> Card:
+    by_name = {op.name: op for op in ops}
+    step_ms = sum(op.ms for op in ops)
+    bars = [
+        Bar(
+            *(name, run.phone, data.colours[run.phone], 100 * share, None, None),
+            shown=f"{share:.1%}",
+            note=f"{format_short(share * step_ms)} ms",
+            tip=_op_tip(data, run, by_name[name]) if name in by_name else f"{name}: {share:.1%}",
+            source=_source_of(run),
+        )
+        for name, share in largest_ops(ops)
+    ]
+    drawing = draw_bars(f"operations of {run.case.label}", bars, "share of the step, %")
+    text = f"{data.names[run.phone]}, {run.condition.label}"
+    return Card(run.case.label, text, drawing, run.case.name)
+
+
+def _source_of(run: MeasuredRun) -> str:
+    headline = run.metrics.get(run.condition.headline)
+    return str(headline.provenance) if headline else "source unknown"
 
 
 def _op_tip(data: ReportData, run: MeasuredRun, op: OpRow) -> str:
     energy = "" if op.energy_mj is None else f", {format_short(op.energy_mj)} mJ"
-    headline = run.metrics.get(run.condition.headline)
-    source = headline.provenance if headline else "source unknown"
     return (
         f"{data.names[run.phone]}, {op.name} ({op.kind}): {format_short(op.ms)} ms, "
-        f"{op.share:.1%}{energy} ({source})"
+        f"{op.share:.1%}{energy} ({_source_of(run)})"
     )
 
 
@@ -130,7 +132,7 @@ def step_section(data: ReportData) -> Section:
         "step",
         "One step over time",
         "The mean of all steps of one run per case. Lanes below the operations show the load of "
-        "cores and GPU and the power that were attributed to each operation; hatched parts could "
+        "cores and GPU and the power that were attributed to each operation; paler parts could "
         "not be told apart from their neighbours.",
         cards=tuple(cards),
         note="" if cards else "No traced run has sensors that were sampled often enough.",
@@ -151,8 +153,7 @@ def _lanes(ops: Sequence[OpRow]) -> list[Lane]:
     ]
     rails = sorted({rail for op in ops for rail in op.rails_w})
     quantities += [(rail, "W", _rail_power(rail), None) for rail in rails]
-    colours = _op_colours([ops])
-    lanes = [Lane("operations", "", 1.0, _segments(ops, lambda op: 1.0, "", colours))]
+    lanes = [Lane("operations", "", 1.0, _segments(ops, lambda op: 1.0, ""))]
     for name, unit, read, top in quantities:
         values = [value for op in ops if (value := read(op)) is not None]
         if values and max(values) > 0:
@@ -169,20 +170,16 @@ def _rail_power(rail: str) -> Callable[[OpRow], float | None]:
 
 
 def _segments(
-    ops: Sequence[OpRow],
-    read: Callable[[OpRow], float | None],
-    unit: str,
-    colours: Mapping[str, int] | None = None,
+    ops: Sequence[OpRow], read: Callable[[OpRow], float | None], unit: str
 ) -> list[LaneSegment]:
     segments, begin = [], 0.0
     for op in ops:
         value = read(op)
         if value is not None:
-            shown = f"{format_short(op.ms)} ms" if colours else f"{format_short(value)} {unit}"
+            shown = f"{format_short(value)} {unit}" if unit else f"{format_short(op.ms)} ms"
             tip = f"{op.name} ({op.kind}): {shown}; {op.readings} readings, {op.method.value}"
-            colour = colours.get(op.name, 9) if colours is not None else 0
-            vague = colours is None and op.method is OpMethod.GROUP
-            segments.append(LaneSegment(begin, begin + op.ms, value, tip, colour, vague))
+            vague = bool(unit) and op.method is OpMethod.GROUP
+            segments.append(LaneSegment(begin, begin + op.ms, value, op.name, tip, vague))
         begin += op.ms
     return segments
 
@@ -206,14 +203,19 @@ def trace_section(data: ReportData) -> Section:
             series = [
                 Series(data.names[run.phone], run.phone, data.colours[run.phone], marks)
                 for run, telemetry in runs
-                if (marks := _thin_out(read(telemetry), data.names[run.phone], unit))
+                if (
+                    marks := _thin_out(
+                        read(telemetry), data.names[run.phone], unit, _source_of(run)
+                    )
+                )
             ]
             if series:
                 points = [mark for item in series for mark in item.marks]
-                x = axis_from_zero("minutes", [mark.x for mark in points])
-                y = build_axis(unit, [mark.y for mark in points], zero=unit not in ("°C",))
-                svg = draw_chart(title, series, x, y, dots=False)
-                cards.append(Card(title, label, svg, runs[0][0].case.name))
+                x = axis_from_zero("time, minutes", [mark.x for mark in points])
+                name = f"{title.lower()}, {unit}"
+                y = build_axis(name, [mark.y for mark in points], zero=unit not in ("°C",))
+                drawing = draw_chart(title, [Panel("", series)], x, y)
+                cards.append(Card(title, label, drawing, runs[0][0].case.name))
     return Section(
         "traces",
         "Long runs over time",
@@ -274,13 +276,14 @@ _QUANTITIES: tuple[tuple[str, str, Callable[[Telemetry], Points]], ...] = (
 )
 
 
-def _thin_out(points: Points, name: str, unit: str) -> list[Mark]:
+def _thin_out(points: Points, name: str, unit: str, source: str) -> list[Mark]:
     """Reduce a curve to as many points as a screen shows: the median of every piece."""
     if not points:
         return []
     size = -(-len(points) // POINTS_MAX)
     pieces = [points[start : start + size] for start in range(0, len(points), size)]
+    middles = [(median(x for x, _ in piece), median(y for _, y in piece)) for piece in pieces]
     return [
-        Mark(median(x for x, _ in piece), median(y for _, y in piece), f"{name}, {unit}")
-        for piece in pieces
+        Mark(x, y, f"{name}: {format_short(y)} {unit} ({source})", source=source)
+        for x, y in middles
     ]

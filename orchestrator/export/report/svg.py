@@ -1,26 +1,37 @@
-"""Charts as SVG, of a few kinds, each at a width that the screen of a phone shows unscaled.
+"""Draws SVG images: axes, marks, legends, and the image as a file of its own.
 
-This module knows nothing about the data. Every text is escaped; every mark has its numbers as a
-title, which works without scripts, and the phone it belongs to. Colours are classes of the page.
+Every image has its axis titles, its units and its legend inside, and its values as a table, so that
+both can be taken out of the page. Marks have a `<title>`, which works without scripts, and the
+phone they belong to. Series differ in colour, in the shape of their marks and in the dashes of
+their lines, and shades in lightness, so that an image can be read in grey.
 """
 
 import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from markupsafe import Markup
 
 from workloads.text import safe_text
-from workloads.units import format_ms
 
 WIDTH = 360
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 34
-NOTE_WIDTH = 150  # for the text beside a bar
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 24, 36
 WIDE_WIDTH = 470
-NAMES_WIDTH = 180.0  # for names on each side of a wide chart
 ATTRIBUTE_MAX = 100_000  # characters; the points of a line are long
+LETTER = 6.1  # width of a letter at the size of ticks
+LEGEND_HEIGHT = 15
+
+CsvValue = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An image, and the values that it shows as a table."""
+
+    svg: Markup
+    headings: tuple[str, ...]
+    rows: tuple[tuple[CsvValue, ...], ...]
 
 
 def escape_text(text: object, limit: int = 200) -> str:
@@ -44,31 +55,8 @@ def format_short(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point with its tooltip; the interval is drawn where it is known."""
-
-    x: float
-    y: float
-    tip: str
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Series:
-    """The marks of one phone, or of something else with a colour."""
-
-    name: str
-    phone: str
-    colour: int
-    marks: Sequence[Mark]
-    dashed: bool = False
-    joined: bool = True
-
-
-@dataclass(frozen=True)
 class PlotAxis:
-    """An axis: its title, its ends, and whether it is logarithmic."""
+    """An axis: its title with the unit, its ends, and whether it is logarithmic."""
 
     title: str
     low: float
@@ -158,14 +146,85 @@ class Picture:
         escaped = escape_text(text)
         self.add("text", escaped, x=x, y=y, class_=kind or None, text_anchor=anchor or None)
 
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, phone: str = "") -> None:
+        """Add a line."""
+        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind, data_phone=phone or None)
+
+    def legend(self, entries: Sequence[tuple[str, str, int]], top: float) -> None:
+        """Add a legend below `top`; an entry is (name, class of its box or 'mark', colour)."""
+        for (x, y), (name, kind, colour) in zip(
+            legend_places([name for name, _, _ in entries], self.width), entries, strict=True
+        ):
+            middle = top + y + 8
+            if kind == "mark":
+                self.line(x, middle, x + 22, middle, f"stroke p{colour % 10} d{colour % 6}")
+                self.mark(x + 11, middle, colour)
+            else:
+                self.add(
+                    *("rect", ""), x=x, y=middle - 5, width=14, height=10, class_=f"{kind}{colour}"
+                )
+            self.text(x + (27 if kind == "mark" else 19), middle + 3.5, name, "tick")
+
+    def mark(self, x: float, y: float, colour: int, tip: str = "", phone: str = "") -> None:
+        """Add a mark whose shape belongs to its colour."""
+        self.add(
+            *("path", tooltip(tip) if tip else ""),
+            d=_shape(colour, x, y),
+            class_=f"fill p{colour % 10}",
+            data_phone=phone or None,
+        )
+
     def svg(self) -> Markup:
         """Return the whole image."""
         box = f"0 0 {format_coordinate(self.width)} {format_coordinate(self.height)}"
         label = escape_text(self.label)
+        wide = ' class="broad"' if self.width > WIDE_WIDTH else ""
         # Everything in the parts is escaped: texts and attributes pass escape_text().
         return Markup(
-            f'<svg viewBox="{box}" role="img" aria-label="{label}">{"".join(self.parts)}</svg>'
+            f'<svg viewBox="{box}"{wide} role="img" aria-label="{label}">'
+            f"{''.join(self.parts)}</svg>"
         )
+
+
+def legend_places(names: Sequence[str], width: float) -> list[tuple[float, float]]:
+    """Return the place of every entry of a legend: in columns, line by line."""
+    cell = 30 + LETTER * max((min(len(name), 40) for name in names), default=0) + 8
+    columns = max(1, int(width // cell))
+    return [
+        (index % columns * cell, float(index // columns * LEGEND_HEIGHT))
+        for index in range(len(names))
+    ]
+
+
+def legend_height(names: Sequence[str], width: float) -> float:
+    """Return the height of a legend."""
+    places = legend_places(names, width)
+    return places[-1][1] + LEGEND_HEIGHT + 6 if places else 0.0
+
+
+_SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
+    ((-3.4, -3.4), (3.4, -3.4), (3.4, 3.4), (-3.4, 3.4)),
+    ((0, -4.6), (4.2, 3.2), (-4.2, 3.2)),
+    ((0, -4.8), (4.8, 0), (0, 4.8), (-4.8, 0)),
+    ((0, 4.6), (4.2, -3.2), (-4.2, -3.2)),
+    (
+        *((-1.5, -4.4), (1.5, -4.4), (1.5, -1.5), (4.4, -1.5), (4.4, 1.5), (1.5, 1.5)),
+        *((1.5, 4.4), (-1.5, 4.4), (-1.5, 1.5), (-4.4, 1.5), (-4.4, -1.5), (-1.5, -1.5)),
+    ),
+    ((-4.4, -4.4), (0, -1.6), (4.4, -4.4), (1.6, 0), (4.4, 4.4), (0, 1.6), (-4.4, 4.4), (-1.6, 0)),
+)
+
+
+def _shape(colour: int, x: float, y: float) -> str:
+    """Return the outline of a mark: a circle, a square, a triangle, a diamond, and so on."""
+    index = colour % (len(_SHAPES) + 1)
+    if index == 0:
+        left, top = format_coordinate(x - 4), format_coordinate(y)
+        return f"M{left} {top}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z"
+    points = " ".join(
+        f"{format_coordinate(x + dx)} {format_coordinate(y + dy)}" for dx, dy in _SHAPES[index - 1]
+    )
+    return f"M{points}z"
 
 
 def _attribute(value: object) -> str:
@@ -177,249 +236,3 @@ def _attribute(value: object) -> str:
 def tooltip(text: str) -> str:
     """Return the title element of a mark."""
     return f"<title>{escape_text(text, 400)}</title>"
-
-
-def draw_frame(picture: Picture, x: PlotAxis, y: PlotAxis) -> None:
-    """Draw grid, ticks and titles of a chart with two axes."""
-    bottom, right = picture.height - BOTTOM, picture.width - RIGHT
-    for value in y.ticks:
-        height = y.position(value, bottom, TOP)
-        picture.add("line", x1=LEFT, x2=right, y1=height, y2=height, class_="grid")
-        picture.text(LEFT - 5, height + 3.5, format_short(value), "tick", "end")
-    for value in x.ticks:
-        left = x.position(value, LEFT, right)
-        picture.add("line", x1=left, x2=left, y1=bottom, y2=bottom + 4, class_="grid")
-        picture.text(left, bottom + 15, format_short(value), "tick", "middle")
-    picture.text(right, picture.height - 4, x.title, "title", "end")
-    picture.text(LEFT, picture.height - 4, f"↑ {y.title}", "title")
-
-
-def draw_chart(
-    label: str,
-    series: Sequence[Series],
-    x: PlotAxis,
-    y: PlotAxis,
-    *,
-    dots: bool = True,
-) -> Markup:
-    """Draw lines or points over two axes."""
-    picture = Picture(230, label)
-    draw_frame(picture, x, y)
-    bottom, right = picture.height - BOTTOM, picture.width - RIGHT
-    for item in series:
-        points = [
-            (x.position(m.x, LEFT, right), y.position(m.y, bottom, TOP), m) for m in item.marks
-        ]
-        phone = {"data_phone": item.phone}
-        if item.joined and len(points) > 1:
-            line = " ".join(
-                f"{format_coordinate(left)},{format_coordinate(top)}" for left, top, _ in points
-            )
-            dashed = " dashed" if item.dashed else ""
-            picture.add(
-                *("polyline", tooltip(item.name)),
-                points=line,
-                class_=f"stroke p{item.colour}{dashed}",
-                **phone,
-            )
-        for left, top, mark in points if dots else ():
-            if mark.low is not None and mark.high is not None:
-                picture.add(
-                    "line",
-                    x1=left,
-                    x2=left,
-                    y1=y.position(mark.low, bottom, TOP),
-                    y2=y.position(mark.high, bottom, TOP),
-                    class_=f"stroke p{item.colour}",
-                    **phone,
-                )
-            picture.add(
-                *("circle", tooltip(mark.tip)),
-                cx=left,
-                cy=top,
-                r=4.0,
-                class_=f"fill p{item.colour}",
-                **phone,
-            )
-    return picture.svg()
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A row of a ranking: a name, a value and its interval."""
-
-    name: str
-    phone: str
-    colour: int
-    value: float
-    low: float | None
-    high: float | None
-    shown: str
-    note: str
-    tip: str
-
-
-def draw_bars(label: str, bars: Sequence[Bar]) -> Markup:
-    """Draw bars from the best down, each with its interval across its end."""
-    row_height = 37
-    picture = Picture(row_height * len(bars) + 4, label)
-    most = max([bar.high or bar.value for bar in bars] + [bar.value for bar in bars])
-    for index, bar in enumerate(bars):
-        top = index * row_height
-        phone = {"data_phone": bar.phone}
-        picture.text(0, top + 13, bar.name, "name")
-        picture.text(picture.width, top + 13, bar.shown, "value", "end")
-        scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
-        width = max(1.0, bar.value * scale)
-        picture.add(
-            *("rect", tooltip(bar.tip)),
-            x=0,
-            y=top + 18,
-            width=width,
-            height=11.0,
-            rx=2,
-            class_=f"fill p{bar.colour}",
-            **phone,
-        )
-        if bar.low is not None and bar.high is not None:
-            middle, low, high = top + 23.5, max(0.0, bar.low) * scale, bar.high * scale
-            picture.add("line", x1=low, x2=high, y1=middle, y2=middle, class_="span")
-            for end in (low, high):
-                picture.add("line", x1=end, x2=end, y1=middle - 4, y2=middle + 4, class_="span")
-        picture.text(picture.width, top + 27, bar.note, "tick", "end")
-    return picture.svg()
-
-
-@dataclass(frozen=True)
-class BarPart:
-    """A share of a stacked row."""
-
-    name: str
-    share: float
-    colour: int
-    tip: str
-
-
-def draw_stacked_bars(label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]]) -> Markup:
-    """Draw rows of parts that add up to a whole; each row is (name, phone, parts)."""
-    height = 34
-    picture = Picture(height * len(rows) + 2, label)
-    for index, (name, phone, parts) in enumerate(rows):
-        top, x = index * height, 0.0
-        picture.text(0, top + 12, name, "name")
-        whole = sum(part.share for part in parts) or 1.0
-        for part in parts:
-            width = part.share / whole * picture.width
-            picture.add(
-                *("rect", tooltip(part.tip)),
-                x=x,
-                y=top + 17,
-                width=width,
-                height=12.0,
-                class_=f"fill q{part.colour}",
-                data_phone=phone,
-            )
-            x += width
-    return picture.svg()
-
-
-@dataclass(frozen=True)
-class LaneSegment:
-    """A value from one time to another; `vague` ones are drawn lighter."""
-
-    begin: float
-    end: float
-    value: float
-    tip: str
-    colour: int = 0
-    vague: bool = False
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A named row of segments on a common time axis, up to `top`."""
-
-    name: str
-    unit: str
-    top: float
-    segments: Sequence[LaneSegment]
-
-
-def draw_lanes(label: str, lanes: Sequence[Lane]) -> Markup:
-    """Draw lanes above each other on a time axis in ms."""
-    height, left = 26.0, 74.0
-    picture = Picture(height * len(lanes) + 26, label, WIDE_WIDTH)
-    end = max((segment.end for lane in lanes for segment in lane.segments), default=1.0)
-    axis = axis_from_zero("ms", [end])
-    right = picture.width - RIGHT
-    for index, lane in enumerate(lanes):
-        bottom = index * height + height - 3
-        picture.text(0, bottom - 9, lane.name, "tick")
-        if lane.unit:
-            picture.text(0, bottom + 1, f"{format_short(lane.top)} {lane.unit}", "tick")
-        for segment in lane.segments:
-            begin_x, end_x = (axis.position(t, left, right) for t in (segment.begin, segment.end))
-            tall = (height - 6) * min(segment.value / lane.top, 1.0)
-            picture.add(
-                *("rect", tooltip(segment.tip)),
-                x=begin_x,
-                y=bottom - tall,
-                width=max(end_x - begin_x, 0.2),
-                height=max(tall, 0.5),
-                class_=f"fill q{segment.colour}{' vague' if segment.vague else ''}",
-            )
-    bottom = height * len(lanes) + 10
-    for tick in axis.ticks:
-        x = axis.position(tick, left, right)
-        picture.text(x, bottom, format_short(tick), "tick", "middle")
-    picture.text(right, bottom + 12, "ms", "title", "end")
-    return picture.svg()
-
-
-def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Markup:
-    """Draw a line per phone from its first value to its second, the best at the top.
-
-    A row is (name, phone, colour, before, after, tip).
-    """
-    picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE_WIDTH)
-    values = [value for row in rows for value in row[3:5]]
-    scale = build_axis("", values, log=min(values, default=0) > 0)
-    left, right, bottom = NAMES_WIDTH, picture.width - NAMES_WIDTH, picture.height - 10
-    picture.text(left, 12, "cold", "title", "middle")
-    picture.text(right, 12, "after ten minutes", "title", "middle")
-    ends = [tuple(scale.position(value, 34, bottom) for value in row[3:5]) for row in rows]
-    labels = [_spread_labels([pair[side] for pair in ends], bottom) for side in (0, 1)]
-    for index, (name, serial, colour, before, after, tip) in enumerate(rows):
-        start, end = ends[index]
-        phone = {"data_phone": serial}
-        picture.add(
-            *("line", tooltip(tip)),
-            x1=left,
-            x2=right,
-            y1=start,
-            y2=end,
-            class_=f"stroke thick p{colour}",
-            **phone,
-        )
-        for x, y in ((left, start), (right, end)):
-            dot = {"cx": x, "cy": y, "r": 4.5, "class_": f"fill p{colour}"}
-            picture.add("circle", tooltip(tip), **dot, **phone)
-        short_name = safe_text(name, 23)
-        text = f"{short_name} {format_ms(before)}"
-        picture.text(left - 9, labels[0][index] + 4, text, "tick", "end")
-        text = f"{format_ms(after)} {short_name}"
-        picture.text(right + 9, labels[1][index] + 4, text, "tick")
-    return picture.svg()
-
-
-def _spread_labels(heights: Sequence[float], bottom: float, distance: float = 13.0) -> list[float]:
-    """Move labels until none covers another: downwards first, then up from the bottom."""
-    moved = list(heights)
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    for above, index in pairwise(order):
-        moved[index] = max(moved[index], moved[above] + distance)
-    limit = bottom
-    for index in reversed(order):
-        moved[index] = min(moved[index], limit)
-        limit = moved[index] - distance
-    return moved

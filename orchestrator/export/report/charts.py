@@ -1,0 +1,344 @@
+"""The charts of a report: lines in small multiples, bars, stacked bars, lanes and slopes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from orchestrator.export.report.svg import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDE_WIDTH,
+    WIDTH,
+    Drawing,
+    Picture,
+    PlotAxis,
+    axis_from_zero,
+    build_axis,
+    format_coordinate,
+    format_short,
+    legend_height,
+    tooltip,
+)
+from workloads.text import safe_text
+from workloads.units import format_ms
+
+NOTE_WIDTH = 150  # for the text beside a bar
+NAMES_WIDTH = 180.0  # for names on each side of a wide chart
+PANEL_WIDTH, PANEL_HEIGHT, PANELS_IN_ROW = 250, 200, 3
+DOTS_MAX = 40  # a line with more points has marks on some of them only
+MARKS_ON_LINE = 6
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point with its tooltip; the interval is drawn where it is known."""
+
+    x: float
+    y: float
+    tip: str
+    low: float | None = None
+    high: float | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The marks of one phone, or of something else with a colour."""
+
+    name: str
+    phone: str
+    colour: int
+    marks: Sequence[Mark]
+    joined: bool = True
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of several charts with the same axes."""
+
+    title: str
+    series: Sequence[Series]
+
+
+@dataclass(frozen=True)
+class PanelPlace:
+    """Where a panel lies in its image."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def place_panels(count: int, width: float, height: float) -> Iterator[PanelPlace]:
+    """Place panels in rows; a single one has the width of a card."""
+    columns = min(count, PANELS_IN_ROW)
+    for index in range(count):
+        row, column = divmod(index, columns)
+        yield PanelPlace(column * width, row * height, width, height)
+
+
+def panels_size(count: int, width: float, height: float) -> tuple[float, float]:
+    """Return the size of all panels together."""
+    return width * min(count, PANELS_IN_ROW), height * -(-count // PANELS_IN_ROW)
+
+
+def draw_chart(label: str, panels: Sequence[Panel], x: PlotAxis, y: PlotAxis) -> Drawing:
+    """Draw lines or points over two axes that all panels share."""
+    alone = len(panels) == 1
+    width, height = (WIDTH, 230) if alone else (PANEL_WIDTH, PANEL_HEIGHT)
+    all_width, all_height = panels_size(len(panels), width, height)
+    shown = {item.name: item for panel in panels for item in panel.series}
+    legend = [(item.name, "mark", item.colour) for item in shown.values()]
+    names = [name for name, _, _ in legend]
+    picture = Picture(all_height + legend_height(names, all_width), label, all_width)
+    for panel, place in zip(panels, place_panels(len(panels), width, height), strict=True):
+        _draw_frame(picture, place, panel.title, x, y)
+        for item in panel.series:
+            _draw_series(picture, place, item, x, y)
+    picture.legend(legend, all_height)
+    rows = [
+        (panel.title, item.name, mark.x, mark.y, mark.low, mark.high, mark.source)
+        for panel in panels
+        for item in panel.series
+        for mark in item.marks
+    ]
+    headings = ("panel", "series", x.title, y.title, "low", "high", "source")
+    return Drawing(picture.svg(), headings, tuple(rows))
+
+
+def _draw_frame(picture: Picture, place: PanelPlace, title: str, x: PlotAxis, y: PlotAxis) -> None:
+    """Draw grid, ticks and titles of a chart with two axes."""
+    left, right = place.left + LEFT, place.left + place.width - RIGHT
+    top, bottom = place.top + TOP + 12 * bool(title), place.top + place.height - BOTTOM
+    if title:
+        picture.text(place.left, place.top + 11, safe_text(title, 40), "name")
+    picture.text(place.left, top - 6, y.title, "title")
+    for value in y.ticks:
+        height = y.position(value, bottom, top)
+        picture.line(left, height, right, height, "grid")
+        picture.text(left - 5, height + 3.5, format_short(value), "tick", "end")
+    for value in x.ticks:
+        at = x.position(value, left, right)
+        picture.line(at, bottom, at, bottom + 4, "grid")
+        picture.text(at, bottom + 15, format_short(value), "tick", "middle")
+    picture.text((left + right) / 2, bottom + 29, x.title, "title", "middle")
+
+
+def _draw_series(
+    picture: Picture, place: PanelPlace, item: Series, x: PlotAxis, y: PlotAxis
+) -> None:
+    left, right = place.left + LEFT, place.left + place.width - RIGHT
+    top = place.top + TOP + 12 * bool(place.width == PANEL_WIDTH)
+    bottom = place.top + place.height - BOTTOM
+    points = [(x.position(m.x, left, right), y.position(m.y, bottom, top), m) for m in item.marks]
+    style = f"stroke p{item.colour % 10} d{item.colour % 6}"
+    if item.joined and len(points) > 1:
+        line = " ".join(f"{format_coordinate(px)},{format_coordinate(py)}" for px, py, _ in points)
+        kind = {"points": line, "class_": style, "data_phone": item.phone}
+        picture.add("polyline", tooltip(item.name), **kind)
+    every = 1 if len(points) <= DOTS_MAX else -(-len(points) // MARKS_ON_LINE)
+    for px, py, mark in points[every // 2 :: every]:
+        if mark.low is not None and mark.high is not None:
+            ends = (y.position(end, bottom, top) for end in (mark.low, mark.high))
+            low, high = (min(max(end, top), bottom) for end in ends)
+            picture.line(px, low, px, high, style.rpartition(" ")[0], item.phone)
+        picture.mark(px, py, item.colour, mark.tip, item.phone)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of a ranking: a name, a value and its interval."""
+
+    name: str
+    phone: str
+    colour: int
+    value: float
+    low: float | None
+    high: float | None
+    shown: str
+    note: str
+    tip: str
+    source: str = ""
+
+
+def draw_bars(label: str, bars: Sequence[Bar], title: str) -> Drawing:
+    """Draw bars from the best down, each with its interval across its end."""
+    row_height = 37
+    picture = Picture(row_height * len(bars) + 18, label)
+    most = max([bar.high or bar.value for bar in bars] + [bar.value for bar in bars])
+    for index, bar in enumerate(bars):
+        top = index * row_height
+        picture.text(0, top + 13, bar.name, "name")
+        picture.text(picture.width, top + 13, bar.shown, "value", "end")
+        scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
+        picture.add(
+            *("rect", tooltip(bar.tip)),
+            x=0,
+            y=top + 18,
+            width=max(1.0, bar.value * scale),
+            height=11.0,
+            rx=2,
+            class_=f"fill p{bar.colour}",
+            data_phone=bar.phone,
+        )
+        if bar.low is not None and bar.high is not None:
+            middle, low, high = top + 23.5, max(0.0, bar.low) * scale, bar.high * scale
+            draw_interval(picture, low, high, middle)
+        picture.text(picture.width, top + 27, bar.note, "tick", "end")
+    picture.text(0, row_height * len(bars) + 12, f"{title}; line: 95 % interval", "title")
+    rows = ((b.name, b.value, b.low, b.high, b.note, b.source) for b in bars)
+    return Drawing(picture.svg(), ("name", title, "low", "high", "note", "source"), tuple(rows))
+
+
+def draw_interval(picture: Picture, low: float, high: float, middle: float) -> None:
+    """Draw an interval as a line with ends."""
+    picture.line(low, middle, high, middle, "span")
+    for end in (low, high):
+        picture.line(end, middle - 4, end, middle + 4, "span")
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A share of a stacked row."""
+
+    name: str
+    share: float
+    shade: int
+    tip: str
+
+
+def draw_stacked_bars(
+    label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]], title: str
+) -> Drawing:
+    """Draw rows of parts that add up to a whole; each row is (name, phone, parts)."""
+    height = 34
+    entries = {part.name: part.shade for _, _, parts in rows for part in parts}
+    legend = [(name, "shade s", shade) for name, shade in entries.items()]
+    below = height * len(rows) + 16
+    picture = Picture(below + legend_height(list(entries), WIDTH), label)
+    for index, (name, phone, parts) in enumerate(rows):
+        top, x = index * height, 0.0
+        picture.text(0, top + 12, name, "name")
+        whole = sum(part.share for part in parts) or 1.0
+        for part in parts:
+            width = part.share / whole * picture.width
+            picture.add(
+                *("rect", tooltip(part.tip)),
+                x=x,
+                y=top + 17,
+                width=width,
+                height=12.0,
+                class_=f"shade s{part.shade}",
+                data_phone=phone,
+            )
+            x += width
+    picture.text(0, below - 4, title, "title")
+    picture.legend(legend, below)
+    values = ((name, part.name, part.share) for name, _, parts in rows for part in parts)
+    return Drawing(picture.svg(), ("row", "part", title), tuple(values))
+
+
+@dataclass(frozen=True)
+class LaneSegment:
+    """A value from one time to another; `vague` ones are drawn lighter."""
+
+    begin: float
+    end: float
+    value: float
+    name: str
+    tip: str
+    vague: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A named row of segments on a common time axis, up to `top`."""
+
+    name: str
+    unit: str
+    top: float
+    segments: Sequence[LaneSegment]
+
+
+def draw_lanes(label: str, lanes: Sequence[Lane]) -> Drawing:
+    """Draw lanes above each other on a time axis in ms; wide segments of the first have names."""
+    height, left = 26.0, 74.0
+    picture = Picture(height * len(lanes) + 44, label, WIDE_WIDTH)
+    end = max((segment.end for lane in lanes for segment in lane.segments), default=1.0)
+    axis = axis_from_zero("time in the step, ms", [end])
+    right = picture.width - RIGHT
+    for index, lane in enumerate(lanes):
+        bottom = index * height + height - 3
+        picture.text(0, bottom - 9, lane.name, "tick")
+        if lane.unit:
+            picture.text(0, bottom + 1, f"up to {format_short(lane.top)} {lane.unit}", "tick")
+        for number, segment in enumerate(lane.segments):
+            begin_x, end_x = (axis.position(t, left, right) for t in (segment.begin, segment.end))
+            tall = (height - 6) * min(segment.value / lane.top, 1.0)
+            shade = 1 + number % 2 if not lane.unit else 2
+            picture.add(
+                *("rect", tooltip(segment.tip)),
+                x=begin_x,
+                y=bottom - tall,
+                width=max(end_x - begin_x, 0.2),
+                height=max(tall, 0.5),
+                class_=f"shade h{2 * shade}{' vague' if segment.vague else ''}",
+            )
+            if not lane.unit and end_x - begin_x > 5.5 * len(segment.name) + 4:
+                middle = (begin_x + end_x) / 2
+                picture.text(middle, bottom - 7, segment.name, f"inside i{2 * shade}", "middle")
+    bottom = height * len(lanes) + 10
+    for tick in axis.ticks:
+        x = axis.position(tick, left, right)
+        picture.text(x, bottom, format_short(tick), "tick", "middle")
+    picture.text((left + right) / 2, bottom + 14, axis.title, "title", "middle")
+    rows = (
+        (lane.name, lane.unit, segment.name, segment.begin, segment.end, segment.value)
+        for lane in lanes
+        for segment in lane.segments
+    )
+    headings = ("lane", "unit", "operation", "begin, ms", "end, ms", "value")
+    return Drawing(picture.svg(), headings, tuple(rows))
+
+
+def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Drawing:
+    """Draw a line per phone from its first value to its second, the best at the top.
+
+    A row is (name, phone, colour, before, after, tip).
+    """
+    picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE_WIDTH)
+    values = [value for row in rows for value in row[3:5]]
+    scale = build_axis("", values, log=min(values, default=0) > 0)
+    left, right, bottom = NAMES_WIDTH, picture.width - NAMES_WIDTH, picture.height - 10
+    picture.text(left, 12, "cold, ms", "title", "middle")
+    picture.text(right, 12, "hot, ms", "title", "middle")
+    ends = [tuple(scale.position(value, 34, bottom) for value in row[3:5]) for row in rows]
+    labels = [_spread_labels([pair[side] for pair in ends], bottom) for side in (0, 1)]
+    for index, (name, phone, colour, before, after, tip) in enumerate(rows):
+        start, end = ends[index]
+        picture.line(left, start, right, end, f"stroke thick p{colour}", phone)
+        for x, y in ((left, start), (right, end)):
+            picture.mark(x, y, colour, tip, phone)
+        short_name = safe_text(name, 23)
+        text = f"{short_name} {format_ms(before)}"
+        picture.text(left - 9, labels[0][index] + 4, text, "tick", "end")
+        text = f"{format_ms(after)} {short_name}"
+        picture.text(right + 9, labels[1][index] + 4, text, "tick")
+    headings = ("phone", "cold, ms per step", "after ten minutes, ms per step")
+    return Drawing(picture.svg(), headings, tuple((row[0], row[3], row[4]) for row in rows))
+
+
+def _spread_labels(heights: Sequence[float], bottom: float, distance: float = 13.0) -> list[float]:
+    """Move labels until none covers another: downwards first, then up from the bottom."""
+    moved = list(heights)
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    for above, index in pairwise(order):
+        moved[index] = max(moved[index], moved[above] + distance)
+    limit = bottom
+    for index in reversed(order):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - distance
+    return moved

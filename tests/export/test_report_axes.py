@@ -1,0 +1,218 @@
+"""The report follows the axes of a sweep, and its figures can be taken out of the page."""
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from orchestrator.analysis.cell_axes import CellAxis, cell_settings, varying_axes
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.analysis.op_telemetry import OpMethod, OpRow
+from orchestrator.decisions.states import RunState
+from orchestrator.export.report.axis_section import PictureKind, choose_picture
+from orchestrator.export.report.page import render_page
+from orchestrator.export.report.report_data import ReportInput
+from orchestrator.export.report.run_details import largest_ops
+from tests.analysis.builders import measured
+from workloads.protocol.faults import Blame, Fault, FaultKind
+from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
+
+NAMES = {
+    "cores": ("little2", "big1", "big4"),
+    "freq": ("low", "mid", "high"),
+    "batch_size": (8, 16, 32),
+    "rank": (1, 2, 3, 4),
+    "backend": ("cpu", "opencl"),
+    "protocol": ("cold", "endurance"),
+    "workload": ("lenet", "mlp-3", "mlp-4"),
+    "kernel": ("naive", "tiled", "tuned"),
+    "pair": (1, 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "first", "second"),
+    [
+        (["cores", "freq"], PictureKind.HEAT_MAP, "freq", "cores"),
+        (["cores", "freq", "workload", "backend"], PictureKind.HEAT_MAP, "freq", "cores"),
+        (["batch_size"], PictureKind.LINES, "batch_size", None),
+        (["batch_size", "backend"], PictureKind.LINES, "batch_size", "backend"),
+        (["batch_size", "rank"], PictureKind.HEAT_MAP, "rank", "batch_size"),
+        (["backend"], PictureKind.BARS, "backend", None),
+        (["workload", "backend"], PictureKind.BARS, "backend", "workload"),
+        (["protocol"], PictureKind.BARS, "protocol", None),
+        (["pair"], PictureKind.BARS, "pair", None),
+        (["workload", "kernel"], PictureKind.HEAT_MAP, "workload", "kernel"),
+    ],
+)
+def test_the_picture_fits_the_axes(
+    names: list[str], kind: PictureKind, first: str, second: str | None
+) -> None:
+    plan = choose_picture([CellAxis(name, NAMES[name]) for name in names])
+    assert plan is not None
+    chosen = (plan.kind, plan.first.name, plan.second.name if plan.second else None)
+    assert chosen == (kind, first, second)
+
+
+def test_a_setting_that_another_determines_is_no_axis() -> None:
+    cells: list[Mapping[str, Any]] = [
+        {"workload": "lenet", "classes": 10, "freq": "high"},
+        {"workload": "mlp-4", "classes": 4, "freq": "low"},
+        {"workload": "mlp-4", "classes": 4, "freq": "high"},
+    ]
+    axes = varying_axes(cells)
+    assert [(axis.name, axis.values) for axis in axes] == [
+        ("workload", ("lenet", "mlp-4")),
+        ("freq", ("low", "high")),
+    ]
+
+
+def on(backend: str, run: MeasuredRun) -> MeasuredRun:
+    """Move a run to a backend."""
+    case = run.case.model_copy(update={"backend": backend})
+    return replace(run, case=case, trial=f"{run.trial}-{backend}")
+
+
+def page_of(runs: Sequence[MeasuredRun], failures: Sequence[RunOutcome] = ()) -> str:
+    """Render the page of some runs."""
+    return render_page("demo", ReportInput(runs, failures=failures))
+
+
+def test_no_number_of_the_page_joins_two_backends() -> None:
+    runs = [
+        on(backend, measured(phone, step_ms, repeat=repeat, parameters={"batch_size": size}))
+        for phone in "ab"
+        for repeat in range(4)
+        for size in (8, 16, 24, 32, 48, 64, 96)
+        for backend, step_ms in (("cpu", 2.0), ("opencl", 32.0))
+    ]
+    page = page_of(runs)
+    assert "8.00" not in page, "the geometric mean of 2 and 32"
+    assert "cpu: When cold, Model a leads with 2.00 ms" in page
+    assert "opencl: When cold, Model a leads with 32.0 ms" in page
+    summary = page.partition("step time, by model")[2].partition("</table>")[0]
+    assert summary.count("mean of 7 cells") == 2
+
+
+def a_core_study() -> list[MeasuredRun]:
+    """Build a study of core sets and clocks in which one cell is suspect on one phone."""
+    few = Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=12, wanted=20)
+    suspect = {"validity": Validity.SUSPECT, "reasons": (few,)}
+    return [
+        measured(
+            *(phone, 100.0 / (index + 1)),
+            repeat=repeat,
+            condition={"cores": cores, "freq": freq},
+            **(suspect if (phone, cores, freq) == ("c", "little2", "low") else {}),
+        )
+        for phone in "abc"
+        for index, cores in enumerate(("little2", "big2", "big4"))
+        for freq in ("low", "mid", "high")
+        for repeat in range(2)
+    ]
+
+
+def test_the_head_says_what_does_not_count_and_what_to_do() -> None:
+    run = measured("b", condition={"cores": "all8", "freq": "low"})
+    fault = Fault(
+        blame=Blame.REQUEST,
+        kind=FaultKind.TOO_LARGE,
+        stage=Stage.RESOLVE,
+        text="needs 2,832 MB, the phone has 1,900 MB",
+    )
+    failed = RunOutcome(
+        *("tr-9", 0, 0, 0, "b", run.case, run.condition),
+        *(RunState.FAILED, None, None, None, fault, ""),
+    )
+    page = page_of(a_core_study(), [failed])
+    head = page.partition("</header>")[0]
+    for text in (
+        *("<b>52</b> valid", "<b>2</b> suspect", "<b>0</b> void", "<b>1</b> failed"),
+        "set steps_min to what the run can do",
+        "too large: needs 2,832 MB, the phone has 1,900 MB",
+        "&#39;too_large: try&#39; tries it",
+    ):
+        assert text in head
+    figure = page.partition('<section id="axes">')[2].partition("</figure>")[0]
+    assert figure.count(">suspect</text>") == 1
+    assert figure.count(">failed</text>") == 1
+
+
+def test_every_figure_can_be_saved_as_svg_and_as_csv() -> None:
+    page = page_of(a_core_study())
+    figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
+    assert len(figures) > 5
+    names = re.findall(r'download="([^"]*)"', page)
+    assert len(set(names)) == len(names) == 2 * len(figures)
+    for figure in figures:
+        svg, table = (
+            base64.b64decode(content).decode() for content in re.findall(r"base64,([^\"]*)", figure)
+        )
+        root = ElementTree.fromstring(svg)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in svg, "many programs that place an SVG know no variables"
+        assert root.find("{http://www.w3.org/2000/svg}style") is not None
+        heading, *rows = table.splitlines()
+        assert rows
+        assert "," in heading
+    heat_map = base64.b64decode(re.findall(r"base64,([^\"]*)", figures[0])[1]).decode()
+    assert heat_map.startswith('panel,phone,cores,CPU clock,"step time, ms",low,high,')
+    assert "Model c,c,little2,low,,,,suspect," in heat_map
+
+
+def test_series_differ_in_shape_and_dashes_and_shades_in_lightness() -> None:
+    runs = [
+        on(backend, measured("a", float(size), repeat=repeat, parameters={"batch_size": size}))
+        for backend in ("cpu", "opencl")
+        for size in (8, 16, 32)
+        for repeat in range(2)
+    ]
+    figure = page_of(runs).partition('<section id="axes">')[2].partition("</figure>")[0]
+    assert {"p0 d0", "p1 d1"} <= set(re.findall(r'class="stroke (p\d d\d)"', figure))
+    shapes = re.findall(r'<path d="(M[^"]*)" class="fill (p\d)"', figure)
+    assert {("a4 4" in path) for path, colour in shapes if colour == "p0"} == {True}
+    assert {("a4 4" in path) for path, colour in shapes if colour == "p1"} == {False}
+    style = page_of(runs).partition("<style>")[2].partition("</style>")[0]
+    greys = [
+        sum(
+            weight * int(colour[index : index + 2], 16)
+            for weight, index in ((0.3, 0), (0.6, 2), (0.1, 4))
+        )
+        for colour in re.findall(r"\.h\d\{fill:#(\w{6})\}", style)
+    ]
+    assert greys == sorted(greys, reverse=True)
+    assert min(a - b for a, b in pairwise(greys)) > 8
+
+
+def an_op(name: str, share: float, kind: str) -> OpRow:
+    """Build an operation."""
+    return OpRow(
+        *(name, kind, 5, share * 10, share, 0, OpMethod.NONE),
+        *(None, None, None, None, {}, None, {}, None, None, {}),
+    )
+
+
+def test_the_ten_largest_operations_are_named_and_few_are_left() -> None:
+    ops = [an_op(f"conv{i}", 0.02, "conv") for i in range(30)]
+    ops += [an_op(f"norm{i}", 0.02, "norm") for i in range(20)]
+    shown = largest_ops(ops)
+    assert [name for name, _ in shown[:10]] == [f"conv{i}" for i in range(10)]
+    assert shown[10][0] == "20 further conv"
+    assert shown[11][0] == "20 further norm"
+    few = largest_ops([an_op("big", 0.9, "gemm"), *(an_op(f"s{i}", 0.005, "x") for i in range(20))])
+    assert few[-1] == ("others", pytest.approx(0.055))
+    assert len(few) == 11
+
+
+def test_a_cell_knows_all_its_settings() -> None:
+    run = measured("a", condition={"start_temp_max_c": None})
+    settings = cell_settings(run.case, run.condition)
+    assert settings["start_temp_max_c"] == "default"
+    assert settings["backend"] == "cpu"
+    assert settings["batch_size"] == 32
