@@ -199,7 +199,11 @@ class HostAgent:
         elif command.address is not None and command.id:
             self._send_result(command, *self._connect_phone(command, command.address))
         elif command.phone is not None and command.id:
-            self._send_result(command, command.phone, *self._result_on_phone(command))
+            try:
+                self._send_result(command, command.phone, *self._result_on_phone(command))
+            except PhoneAway as error:
+                text = str(error)
+                self._send_result(command, command.phone, False, text, was_executed=False)
 
     def _cancel(self, run: RunId) -> None:
         """Stop a run; a run that has not begun will not begin."""
@@ -234,7 +238,13 @@ class HostAgent:
         return NO_PHONE, False, f"{address}: {reason}"
 
     def _send_result(
-        self, command: Command, serial: str, succeeded: bool, text: str, file: str | None = None
+        self,
+        command: Command,
+        serial: str,
+        succeeded: bool,
+        text: str,
+        file: str | None = None,
+        was_executed: bool = True,
     ) -> None:
         outcome = "ok" if succeeded else "failed"
         log.info("command done command=%s phone=%s outcome=%s", command.kind, serial, outcome)
@@ -247,6 +257,7 @@ class HostAgent:
             command=command.kind,
             finished_at=datetime.now(UTC),
             succeeded=succeeded,
+            was_executed=was_executed,
             text=text,
             file=digest if file else None,
         )
@@ -255,13 +266,13 @@ class HostAgent:
         self._outbox.post(parcels)
 
     def _result_on_phone(self, command: Command) -> tuple[bool, str, str | None]:
-        """Restore, test, tune or commission a phone; a busy phone is not disturbed."""
+        """Restore, test, tune or commission a phone; raise PhoneAway if it is away or busy."""
         serial = command.phone or NO_PHONE
         slot = self._registry.slot(serial)
         if slot is None or not slot.here:
-            return False, f"{serial} is not connected to {self.settings.host} now", None
+            raise PhoneAway(f"{serial} is not connected to {self.settings.host} now")
         if not slot.lane.acquire(timeout=self._timeouts.lane_free_timeout_s):
-            return False, f"{serial} is busy; cancel its run first", None
+            raise PhoneAway(f"{serial} is busy; repeat it when the phone is idle")
         state_dir = self.settings.state_dir
         try:
             with lane_lock(state_dir, serial):
@@ -274,6 +285,8 @@ class HostAgent:
                 result = run_selftest(slot.phone, state_dir, runner_for)
                 slot.clear_losses()
                 return *result, None
+        except LeaseLost as error:  # another process of this host has it
+            raise PhoneAway(str(error)) from None
         except FarmError as error:
             return False, str(error), None
         finally:
@@ -367,7 +380,9 @@ class HostAgent:
                 before = self._broker.publish_heartbeat(beat)
                 self._rival.look(before)
                 broker_down = False
+                self._health.set_trouble("broker")
             except BrokerDown as error:
+                self._health.set_trouble("broker", str(error))
                 if not broker_down:
                     log.warning("%s", error)
                 broker_down = True
@@ -380,9 +395,12 @@ class HostAgent:
         except BrokerDown:
             log.info("the broker is not reachable; the heartbeat expires by itself")
 
-                self._health.set_trouble("broker")
+    def _count(self, beat: HostHeartbeat) -> None:
+        self._health.beat()
+        self._metrics.set_by_label("farm_phones", Counter(phone.state for phone in beat.phones))
+        self._metrics.set("farm_reports_waiting", len(beat.unconfirmed))
+
     def _current_heartbeat(self) -> HostHeartbeat:
-                self._health.set_trouble("broker", str(error))
         slots = [] if self._stopping else self._registry.slots()
         return HostHeartbeat(
             host=self.settings.host,
@@ -395,11 +413,6 @@ class HostAgent:
             software=software_version(),
             instance=self._instance,
             rival=self._rival.instance,
-    def _count(self, beat: HostHeartbeat) -> None:
-        self._health.beat()
-        self._metrics.set_by_label("farm_phones", Counter(phone.state for phone in beat.phones))
-        self._metrics.set("farm_reports_waiting", len(beat.unconfirmed))
-
             refused=min(self._refused, COUNT_MAX),
             refusal=self._refusal,
             unconfirmed=tuple(self._outbox.unconfirmed_runs()[-UNCONFIRMED_MAX:]),

@@ -263,6 +263,8 @@ def _send_command(
 ) -> CommandOutcome:
     """Send a command to the phone's host and wait for the result."""
     phone = _present_phone(lab, serial)
+    if phone.status.state is PhoneState.BUSY:
+        raise InvalidState(f"{phone.serial} is busy; repeat it when the phone is idle")
     command = Command(kind=kind, phone=phone.serial, id=secrets.token_hex(8), sizes=sizes)
     return _ask_host(lab, phone.host, command, timeout_s)
 

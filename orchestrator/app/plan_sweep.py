@@ -1,12 +1,14 @@
 """Checks and plans a sweep: which runs it becomes on which phones, how long they take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.app.store_files import has_file
 from orchestrator.app.twin_process import estimate_with_twin
 from orchestrator.decisions.health import Health
 from orchestrator.planning.estimate import (
@@ -18,6 +20,7 @@ from orchestrator.planning.estimate import (
 )
 from orchestrator.planning.expand import Expansion, SkippedPhone, expand_sweep
 from orchestrator.planning.plan_warnings import plan_warnings
+from orchestrator.planning.run_limits import StepTime, limit_warnings, step_s_from_run
 from orchestrator.planning.trials import Trial
 from orchestrator.planning.twin_estimate import (
     from_response,
@@ -31,8 +34,10 @@ from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
+from workloads.catalogue import cost_of, launch_for
 from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.text import safe_text
 
 __all__ = [
     "BadSweep",
@@ -49,6 +54,7 @@ __all__ = [
 ]
 
 TIMINGS_MAX = 20_000  # only the newest runs are used
+LARGEST_TRIALS = 12  # of a phone that a twin is asked about, because they may be too slow
 
 
 @dataclass(frozen=True)
@@ -127,23 +133,45 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         warnings = tuple(plan_warnings(sweep, (), (), datetime.now(UTC)))
         named = SweepName(sweep.id, sweep.name)
         return SweepPlan(named, warnings=warnings, store_error=str(error))
-    return plan_on_phones(sweep, store)
+    return plan_on_phones(sweep, store, missing_files(partial(has_file, lab), sweep))
 
 
-def plan_on_phones(sweep: Sweep, db: Database) -> SweepPlan:
+def missing_files(has_file: Callable[[str], bool], sweep: Sweep) -> list[str]:
+    """Return what is to be added to the lab before a sweep's programs and data sets can run."""
+    programs = {
+        item.sha256: f"{item.name} ({item.sha256[:12]}) is not in the lab; add it with "
+        "'farm workload add-file'"
+        for case in sweep.cases
+        for item in (case.manifest.files if case.manifest else ())
+    }
+    data_sets = {
+        case.data: f"the data set {case.data[:12]} is not in the lab; add it with "
+        "'farm workload add-dataset'"
+        for case in sweep.cases
+        if case.data
+    }
+    return [text for digest, text in (programs | data_sets).items() if not has_file(digest)]
+
+
+def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()) -> SweepPlan:
     """Plan a sweep on the phones that the store knows."""
     phones = phone_queries.known_phones(db)
     facts_of = {phone.serial: phone.facts for phone in phones}
     expansion = spread_trials(sweep, phones, db)
     chosen = [facts_of[serial] for serial in expansion.phones]
-    estimates = _estimates(sweep, expansion, chosen, db)
+    estimates, step_time = _estimates(sweep, expansion, chosen, db)
     runs = sum(estimate.runs for estimate in estimates)
     return SweepPlan(
         SweepName(sweep.id, sweep.name),
         expansion.skipped,
         estimates,
         _disk(sweep, runs, timings.report_sizes(db)),
-        tuple(plan_warnings(sweep, chosen, estimates, datetime.now(UTC))),
+        (
+            *more_warnings,
+            *pattern_warnings(expansion),
+            *limit_warnings(expansion.trials, chosen, step_time),
+            *plan_warnings(sweep, chosen, estimates, datetime.now(UTC)),
+        ),
         {
             phone.serial: reason
             for phone in phones
@@ -160,9 +188,18 @@ def spread_trials(sweep: Sweep, phones: Sequence[KnownPhone], db: Database) -> E
     return expand_sweep(sweep, in_use, tags, before)
 
 
+def pattern_warnings(expansion: Expansion) -> list[str]:
+    """Return a warning for every pattern of `phones` that matches no phone."""
+    return [
+        f"phones: '{safe_text(pattern, 60)}' matches no phone; 'farm phone list' shows all"
+        for pattern in expansion.unmatched
+    ]
+
+
 def _estimates(
     sweep: Sweep, expansion: Expansion, phones: list[PhoneFacts], db: Database
-) -> tuple[PhoneEstimate, ...]:
+) -> tuple[tuple[PhoneEstimate, ...], StepTime]:
+    """Estimate the time of every phone, and how long steps take as far as it is known."""
     history = TimingHistory(
         timings.newest_timings(db, TIMINGS_MAX),
         phone_queries.phone_models(db),
@@ -176,20 +213,44 @@ def _estimates(
         facts.serial: estimate_phone(sweep, trials_of[facts.serial], facts, history)
         for facts in phones
     }
-    samples = {
-        facts.model: sample_trials(trials_of[facts.serial], sweep.seed)
-        for facts in phones
-        if _needs_twin(facts, estimates[facts.serial])
-    }
+    asked = [facts for facts in phones if _needs_twin(facts, estimates[facts.serial])]
+    samples = {facts.model: sample_trials(trials_of[facts.serial], sweep.seed) for facts in asked}
+    largest = {facts.model: _largest_trials(trials_of[facts.serial]) for facts in asked}
     responses = estimate_with_twin(
-        {model: [to_request(trial) for trial in trials] for model, trials in samples.items()}
+        {
+            model: [to_request(trial) for trial in (*samples[model], *largest[model])]
+            for model in samples
+        }
     )
-    for facts in phones:
+    simulated_s: dict[tuple[str, ...], float] = {}
+    for facts in asked:
         serial, model = facts.serial, facts.model
-        if _needs_twin(facts, estimates[serial]) and model in responses:
-            twin = from_response(samples[model], responses[model])
-            estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
-    return tuple(estimates.values())
+        if model not in responses:
+            continue
+        sampled = samples[model]
+        twin = from_response(sampled, responses[model][: len(sampled)])
+        estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
+        for trial, pair in zip((*sampled, *largest[model]), responses[model], strict=True):
+            launch = launch_for(trial.case, trial.condition.launch)
+            step_s = step_s_from_run(launch, pair[0]) if pair else None
+            if step_s is not None:
+                simulated_s[model, trial.case.digest, trial.condition.digest] = step_s
+    facts_of = {facts.serial: facts for facts in phones}
+
+    def step_time(trial: Trial) -> float | None:
+        facts = facts_of[trial.phone]
+        step_ms = history.step_ms(trial, facts)
+        if step_ms is not None:
+            return step_ms / 1000
+        return simulated_s.get((facts.model, trial.case.digest, trial.condition.digest))
+
+    return tuple(estimates.values()), step_time
+
+
+def _largest_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that a twin knows and whose steps cost the most."""
+    known = [trial for trial in trials if trial.case.manifest is None]
+    return sorted(known, key=lambda trial: -cost_of(trial.case).flops)[:LARGEST_TRIALS]
 
 
 def _needs_twin(facts: PhoneFacts, estimate: PhoneEstimate) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "RunState",
     "TrialDetails",
     "TrialSummary",
+    "Validity",
     "list_trials",
     "show_trial",
 ]
@@ -45,10 +46,11 @@ def list_trials(
     limit: int,
     state: RunState | None = None,
     phone: str | None = None,
+    verdict: Validity | None = None,
 ) -> list[TrialSummary]:
-    """List trials of a sweep: those with a run in a state, or of a phone (prefix of its serial)."""
+    """List trials of a sweep: with a run in a state or verdict, or of a phone (serial's prefix)."""
     sweep_id = find_sweep(lab, sweep).id
-    return trial_queries.trial_summaries(lab.store, sweep_id, limit, state, phone)
+    return trial_queries.trial_summaries(lab.store, sweep_id, limit, state, phone, verdict)
 
 
 @operation(Role.VIEWER)

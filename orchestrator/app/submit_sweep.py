@@ -3,21 +3,24 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_notices import check_targets
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.plan_sweep import SweepName, spread_trials
+from orchestrator.app.plan_sweep import SweepName, missing_files, pattern_warnings, spread_trials
+from orchestrator.app.store_files import has_file
 from orchestrator.planning.expand import Expansion, SkippedPhone
 from orchestrator.planning.randomize import order_runs
-from orchestrator.store import phone_queries, submission
+from orchestrator.store import phone_queries, submission, sweep_queries
 from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
-from workloads.protocol.faults import BrokerDown
+from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.protocol.messages import Event, EventKind
+from workloads.units import count_text
 
 OWNER_MAX = 64
 
@@ -29,6 +32,7 @@ class Submission:
     sweep: SweepName
     skipped: tuple[SkippedPhone, ...]
     stored: submission.SubmissionCounts
+    warnings: tuple[str, ...] = ()
 
 
 @operation(Role.OPERATOR)
@@ -45,8 +49,12 @@ def submit_sweep(
     check_targets(lab.lab.settings.notices, notify)
     sweep = read_sweep(text, fetch)
     lab.broker.check()
+    missing = missing_files(partial(has_file, lab), sweep)
+    if missing:
+        raise InvalidRequest("; ".join(missing))
     expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
     _refuse_too_few(sweep, expansion)
+    warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion))
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
     row |= _policy_columns(sweep.policy, lab.user) | {"notify": sorted(set(notify))}
     runs = order_runs(sweep, expansion.trials)
@@ -54,13 +62,22 @@ def submit_sweep(
     event = Event(
         occurred_at=datetime.now(UTC),
         kind=EventKind.SUBMITTED,
-        text=f"{sweep.name}: {stored.new_runs} runs",
+        text=f"{sweep.name}: {count_text(stored.new_runs, 'run')}",
         sweep=sweep.id,
     )
     # The sweep is stored; a scheduler that misses the event finds it at its next poll.
     with suppress(BrokerDown):
         lab.broker.publish_event(event)
-    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored)
+    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored, warnings)
+
+
+def _same_name(lab: LabConnection, sweep: Sweep) -> list[str]:
+    """Return a warning if another sweep has the same name: it has another content."""
+    named = sweep_queries.sweeps_of_name(lab.store, sweep.name)
+    return [
+        f"{other} has the same name and another content; '{sweep.name}' now means {sweep.id}"
+        for other in [name for name in named if name != sweep.id][:1]
+    ]
 
 
 def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:

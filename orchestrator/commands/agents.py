@@ -13,9 +13,10 @@ from orchestrator.commands.common import (
     lab_option,
     print_change,
     print_json,
-    print_table,
+    print_list,
     reason_option,
 )
+from orchestrator.commands.exit_codes import NOTHING
 
 if TYPE_CHECKING:
     from orchestrator.app.control_hosts import HostSummary
@@ -29,7 +30,7 @@ def agent() -> None:
 @agent.command("list")
 @lab_option
 @json_option
-def list_agents(lab_folder: Path, as_json: bool) -> None:
+def list_agents(lab_folder: Path, as_json: bool) -> int:
     """List the hosts of the lab with their phones and clocks.
 
     Example: farm agent list
@@ -39,7 +40,7 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
     hosts = list_hosts(connect(lab_folder))
     if as_json:
         print_json([asdict(host) for host in hosts])
-        return
+        return 0 if hosts else NOTHING
     rows = [
         (
             *(host.host, host.state, host.phones, host.busy),
@@ -48,7 +49,8 @@ def list_agents(lab_folder: Path, as_json: bool) -> None:
         )
         for host in hosts
     ]
-    print_table(("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", "REASON"), rows)
+    headings = ("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", "REASON")
+    return print_list(headings, rows, "no host yet; add one with: farm agent run")
 
 
 def _texts(host: "HostSummary") -> list[str]:

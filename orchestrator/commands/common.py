@@ -4,11 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.commands.exit_codes import NOTHING
 from workloads.lab_settings import Lab, LabSettings
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
@@ -79,6 +81,8 @@ def print_json(content: object) -> None:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if dump is not None else str(value)
 
@@ -99,7 +103,23 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         table.add_column(heading)
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)
+    console = Console()
+    # A column is never narrower than its longest word; a terminal breaks lines that are too long.
+    columns = zip(headings, *texts, strict=True) if texts else [(each,) for each in headings]
+    longest = [
+        max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns
+    ]
+    console.width = max(console.width, sum(longest) + len(headings))
+    console.print(table)
+
+
+def print_list(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> int:
+    """Print a table; return the exit code, which tells an empty list."""
+    print_table(headings, rows)
+    if rows:
+        return 0
+    click.echo(safe_text(if_empty, 200), err=True)
+    return NOTHING
 
 
 def current_user() -> str:

@@ -1,4 +1,4 @@
-"""`farm completion`: shell completion of commands, sweeps, phones and studies."""
+"""`farm completion`: shell completion of commands, sweeps, phones, workloads and studies."""
 
 import os
 from pathlib import Path
@@ -62,6 +62,19 @@ def complete_phone(
     except FarmError:
         return []
     return [CompletionItem(serial) for serial in serials if serial.startswith(prefix)]
+
+
+def complete_workload(
+    ctx: click.Context, parameter: click.Parameter, prefix: str
+) -> list[CompletionItem]:
+    """Complete the names of workloads."""
+    from workloads.catalogue import CATALOGUE
+
+    return [
+        CompletionItem(name, help=item.text)
+        for name, item in CATALOGUE.items()
+        if name.startswith(prefix)
+    ]
 
 
 def complete_study(

@@ -10,6 +10,8 @@ from textwrap import fill
 
 import click
 
+from workloads.units import count_text
+
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "demo.yaml"
 REAL_PHONE = (
     "To use a real phone, enable USB debugging on it, connect it, and run './farm up' and "
@@ -55,7 +57,9 @@ def demo(folder: Path | None, speed: float) -> int:
         return 130
     _print_results(folder)
     if missing:
-        click.echo(f"{missing} runs failed or are blocked; see {folder / 'logs'}", err=True)
+        click.echo(
+            f"{count_text(missing, 'run')} failed or blocked; see {folder / 'logs'}", err=True
+        )
     return FAILURES if missing else 0
 
 

@@ -3,7 +3,7 @@
 from orchestrator.app.app_errors import ErrorKind, error_kind
 from workloads.protocol.faults import FarmError
 
-FAILURES = 5
+FAILURES, NOTHING = 5, 6
 THRESHOLD_EXCEEDED = 9
 
 MEANINGS = {

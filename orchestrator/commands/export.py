@@ -50,7 +50,7 @@ def export(
 ) -> None:
     """Write the results of a SWEEP to a file.
 
-    The file name says "simulated" if the sweep has simulated results.
+    The default file name says "simulated" if the sweep has simulated results.
 
     \b
     Examples:

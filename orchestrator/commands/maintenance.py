@@ -81,7 +81,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
     Example: farm restore lab-backup.zip --lab new-lab
     """
     from orchestrator.app.maintain_store import BadBundle, restore_store
-    from orchestrator.supervisor.services import lab_lock
+    from orchestrator.supervisor.lab_process import lab_lock
 
     lab = read_lab(lab_folder)
     try:

@@ -15,14 +15,16 @@ STANDARD_OUTPUT = "-"
 
 
 def output_path(requested: str, default_name: str, simulated: bool) -> Path:
-    """Return where to write; the name of a file with simulated results says so."""
+    """Return where to write: the file as it was named, or in a folder the default name.
+
+    The default name of a file with simulated results says so; its content says so in every case.
+    """
     path = Path(requested or ".")
-    if path.is_dir():
-        path = path / default_name
-    if not simulated or ".simulated." in path.name:
+    if not path.is_dir():
         return path
-    stem, dot, extension = path.name.partition(".")
-    return path.with_name(f"{stem}.simulated{dot}{extension}")
+    stem, dot, extension = default_name.partition(".")
+    is_marked = not simulated or ".simulated." in default_name
+    return path / (default_name if is_marked else f"{stem}.simulated{dot}{extension}")
 
 
 @contextmanager

@@ -15,14 +15,15 @@ from orchestrator.commands.common import (
     lab_option,
     print_change,
     print_json,
-    print_table,
+    print_list,
     reason_option,
     yes_option,
 )
 from orchestrator.commands.completion import complete_phone
-from orchestrator.commands.exit_codes import FAILURES
+from orchestrator.commands.exit_codes import FAILURES, NOTHING
 from orchestrator.decisions.health import Health
 from workloads.text import safe_text
+from workloads.units import parse_duration
 
 if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
@@ -46,7 +47,7 @@ def phone() -> None:
 )
 @lab_option
 @json_option
-def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
+def list_phones(selector: str, lab_folder: Path, as_json: bool) -> int:
     """List all known phones and their current state.
 
     Phones that a host sees and cannot use follow, with what to do.
@@ -64,11 +65,13 @@ def list_phones(selector: str, lab_folder: Path, as_json: bool) -> None:
     if as_json:
         unusable = [{"serial": item.address, "facts": None, **asdict(item)} for item in problems]
         print_json([*(asdict(item) for item in phones), *unusable])
-        return
+        return 0 if phones else NOTHING
     headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "SOURCE")
-    print_table((*headings, "TAGS"), [_row(item) for item in phones])
+    rows = [_row(item) for item in phones]
+    code = print_list((*headings, "TAGS"), rows, "no phone yet; connect one, or: farm up --virtual")
     for item in problems:
         click.echo(safe_text(f"{item.address} on {item.host} cannot be used: {item.text}", 500))
+    return code
 
 
 @phone.command()
@@ -94,17 +97,18 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 @phone.command()
 @_PHONE
 @lab_option
-def check(serial: str, lab_folder: Path) -> int:
+@json_option
+def check(serial: str, lab_folder: Path, as_json: bool) -> int:
     """Test a PHONE now.
 
     It has to answer, give temperatures and accept files. A suspect phone gets runs again if the
-    check passes.
+    check passes; a phone that fails it is quarantined. A busy phone is not checked.
 
     Example: farm phone check VM16T
     """
     from orchestrator.app.control_phones import check_phone
 
-    return _print_outcome(check_phone(connect(lab_folder), serial))
+    return _print_outcome(check_phone(connect(lab_folder), serial), as_json)
 
 
 @phone.command()
@@ -200,14 +204,15 @@ def pair(address: str, code: str, host: str, lab_folder: Path) -> int:
 @phone.command()
 @_PHONE
 @lab_option
-def restore(serial: str, lab_folder: Path) -> int:
+@json_option
+def restore(serial: str, lab_folder: Path, as_json: bool) -> int:
     """Restore the settings of a PHONE after an interrupted run.
 
     Example: farm phone restore VM16T
     """
     from orchestrator.app.control_phones import restore_phone
 
-    return _print_outcome(restore_phone(connect(lab_folder), serial))
+    return _print_outcome(restore_phone(connect(lab_folder), serial), as_json)
 
 
 @phone.command()
@@ -293,7 +298,7 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
 
 @phone.command()
 @_PHONE
-@click.option("--for", "person", default="", help="Name of the person. Default: you.")
+@click.option("--for", "given", default="", help="Person, or how long: alice, 2h. Default: you.")
 @click.option(
     "--hours",
     type=click.FloatRange(0, 24 * 365),
@@ -304,16 +309,24 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
 @dry_run_option
 @lab_option
 def reserve(
-    serial: str, person: str, hours: float, reason: str, dry_run: bool, lab_folder: Path
+    serial: str, given: str, hours: float, reason: str, dry_run: bool, lab_folder: Path
 ) -> None:
     """Reserve a PHONE for a person.
 
     The phone gets no runs until the reservation ends.
 
-    Example: farm phone reserve VM16T --for alice --hours 2
+    \b
+    Examples:
+      farm phone reserve VM16T --for 2h
+      farm phone reserve VM16T --for alice --hours 2
     """
     from orchestrator.app.control_phones import reserve_phone
 
+    duration_s = _duration_s(given)
+    if duration_s is not None and hours:
+        raise click.UsageError(f"--for {given} and --hours both give a length; use one of them")
+    person = given if duration_s is None else ""
+    hours = hours if duration_s is None else duration_s / 3600
     print_change(reserve_phone(connect(lab_folder), serial, person, hours, reason, dry_run))
 
 
@@ -331,7 +344,18 @@ def unreserve(serial: str, dry_run: bool, lab_folder: Path) -> None:
     print_change(unreserve_phone(connect(lab_folder), serial, dry_run))
 
 
-def _print_outcome(outcome: "CommandOutcome") -> int:
+def _duration_s(text: str) -> float | None:
+    """Return a duration such as 2h in seconds; None if the text is something else."""
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def _print_outcome(outcome: "CommandOutcome", as_json: bool = False) -> int:
+    if as_json:
+        print_json({"succeeded": outcome.succeeded, "text": outcome.text})
+        return 0 if outcome.succeeded else FAILURES
     click.echo(safe_text(outcome.text, 600), err=not outcome.succeeded)
     return 0 if outcome.succeeded else FAILURES
 

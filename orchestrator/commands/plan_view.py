@@ -7,28 +7,24 @@ import click
 from orchestrator.app.plan_sweep import DurationRange, PhoneEstimate, Sweep, SweepPlan
 from orchestrator.commands.common import print_table
 from workloads.text import safe_text
-from workloads.units import format_bytes, format_duration
+from workloads.units import count_text, format_bytes, format_duration
 
 HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "BASIS")
 
 
 def describe_size(sweep: Sweep) -> str:
     """The size of a sweep: cells and repeats."""
-    cells = _count(len(sweep.cells), "cell")
+    cells = count_text(len(sweep.cells), "cell")
     if len(sweep.cells) == len(sweep.cases) * len(sweep.conditions):
-        conditions = _count(len(sweep.conditions), "condition")
-        cells = f"{_count(len(sweep.cases), 'case')} x {conditions}"
+        conditions = count_text(len(sweep.conditions), "condition")
+        cells = f"{count_text(len(sweep.cases), 'case')} x {conditions}"
     rule = sweep.policy.stop
-    repeats = _count(sweep.repeat, "repeat")
+    repeats = count_text(sweep.repeat, "repeat")
     if rule is not None:
         repeats = f"{rule.n_min} to {rule.n_max} repeats"
     baseline = sweep.policy.baseline
     recurring = f", one baseline run per {baseline.every} other runs" if baseline else ""
     return f"{cells} x {repeats}{recurring}"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
@@ -61,14 +57,16 @@ def _print_phones(plan: SweepPlan) -> None:
     if plan.estimates:
         print_table(HEADINGS, [_row(estimate) for estimate in plan.estimates])
         longest = max(plan.estimates, key=lambda estimate: estimate.total.p50_s)
-        click.echo(f"  total: at most {plan.runs} runs; {longest.phone} takes longest")
+        click.echo(
+            f"  total: at most {count_text(plan.runs, 'run')}; {longest.phone} takes longest"
+        )
     for phone, reason in plan.unavailable.items():
         click.echo(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
     for item in plan.skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
-        what = f"{cells} cells skipped" if cells else "not matched"
+        what = f"{count_text(cells, 'cell')} skipped" if cells else "not matched"
         click.echo(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
     if not plan.estimates and not plan.skipped:
         click.echo("  the lab does not know any phone yet")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
 from orchestrator.commands.completion import complete_sweep
+from orchestrator.commands.exit_codes import NOTHING
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
 from workloads.input_file import TEXT_BYTES_MAX, read_input
 from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.text import safe_text
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.control_sweeps import MeasuredRun
@@ -56,7 +58,8 @@ def validate(file: Path, as_json: bool) -> int:
     if as_json:
         print_json({"file": str(file), "valid": True, "id": checked.id, "runs_per_phone": runs})
     else:
-        click.echo(f"{file}: ok ({checked.id}). {describe_size(checked)}: {runs} runs per phone.")
+        size = f"{describe_size(checked)}: {count_text(runs, 'run')} per phone"
+        click.echo(f"{file}: ok ({checked.id}). {size}.")
     return 0
 
 
@@ -93,15 +96,15 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
 
 @sweep.command()
 @_FILE
-@lab_option
-@json_option
-def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool) -> int:
 @click.option(
     "--notify",
     multiple=True,
     metavar="TARGET",
     help="Tell this target of lab.toml when the sweep ends or is blocked.",
 )
+@lab_option
+@json_option
+def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool) -> int:
     """Queue the runs of a sweep FILE (-: standard input).
 
     Submitting the same sweep again queues only what is missing.
@@ -122,17 +125,21 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
         return INVALID_FILE
     stored, skipped = submission.stored, submission.skipped
     if as_json:
-        print_json(asdict(stored) | {"skipped": [asdict(item) for item in skipped]})
+        shown = [asdict(item) for item in skipped]
+        print_json(asdict(stored) | {"skipped": shown, "warnings": list(submission.warnings)})
         return 0
     old_runs = stored.all_runs - stored.new_runs
     already = f", {old_runs} already stored" if old_runs else ""
-    click.echo(f"{stored.sweep} {submission.sweep.name}: {stored.new_runs} runs queued{already}.")
+    queued = count_text(stored.new_runs, "run")
+    click.echo(f"{stored.sweep} {submission.sweep.name}: {queued} queued{already}.")
     reasons: dict[tuple[str, int], list[str]] = {}
     for item in skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
-        some = f" ({cells} cells)" if cells else ""
+        some = f" ({count_text(cells, 'cell')})" if cells else ""
         click.echo(f"  skipped: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
+    for warning in submission.warnings:
+        click.echo(f"  warning: {safe_text(warning, 300)}", err=True)
     click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
@@ -140,7 +147,7 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
 @sweep.command("list")
 @lab_option
 @json_option
-def list_all(lab_folder: Path, as_json: bool) -> None:
+def list_all(lab_folder: Path, as_json: bool) -> int:
     """List all sweeps, newest first.
 
     Example: farm sweep list
@@ -150,7 +157,7 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
     sweeps = list_sweeps(connect(lab_folder))
     if as_json:
         print_json([asdict(item) for item in sweeps])
-        return
+        return 0 if sweeps else NOTHING
     headings = (
         *("SWEEP", "NAME", "STATE", "OWNER", "PRIORITY", "SUBMITTED"),
         *("TRIALS", "RUNS", "DONE", "FAILED", "LEFT"),
@@ -158,14 +165,14 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
     )
     rows = [
         (
-            *(item.id, item.name, "finished" if item.finished else item.state, item.owner),
+            *(item.id, item.name, item.state, item.owner),
             *(item.priority, f"{item.created_at:%Y-%m-%d %H:%M}"),
             *(item.trials, item.total, item.done, item.failed, item.left),
             *(item.left_out.suspect, item.left_out.void, safe_text(item.left_out.reason_text, 120)),
         )
         for item in sweeps
     ]
-    print_table(headings, rows)
+    return print_list(headings, rows, "no sweep yet; queue one with: farm sweep submit FILE")
 
 
 @sweep.command()
@@ -191,7 +198,8 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
     click.echo(
-        f"{summary.id} {summary.name}: {summary.trials} trials, {summary.total} runs: {counts}."
+        f"{summary.id} {summary.name}: {count_text(summary.trials, 'trial')}, "
+        f"{count_text(summary.total, 'run')}: {counts}."
     )
     if summary.left_out.text:
         click.echo(f"  {safe_text(summary.left_out.text, 400)}")

@@ -16,11 +16,12 @@ from orchestrator.commands.common import (
     lab_option,
     print_change,
     print_json,
-    print_table,
+    print_list,
     reason_option,
     yes_option,
 )
 from orchestrator.commands.completion import complete_sweep
+from orchestrator.commands.exit_codes import NOTHING
 from workloads.text import safe_text
 
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
@@ -115,7 +116,7 @@ def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
 )
 @lab_option
 @json_option
-def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> None:
+def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> int:
     """List operators' changes, newest first.
 
     Each entry has the command that undoes it.
@@ -127,18 +128,18 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> No
     entries = list_audit(connect(lab_folder), target, limit)
     if as_json:
         print_json([asdict(entry) for entry in entries])
-        return
+        return 0 if entries else NOTHING
     rows = [
         (
             f"{entry.occurred_at:%Y-%m-%d %H:%M:%S}",
             *(entry.actor, entry.action, entry.target, entry.undo or "-"),
+            entry.after.get("reason") or "-",
         )
         for entry in entries
     ]
-    print_table(("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO"), rows)
-    if not rows:
-        about = f" for {safe_text(target)}" if target else ""
-        click.echo(f"No operator actions recorded{about}.", err=True)
+    about = f" of {safe_text(target)}" if target else ""
+    headings = ("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO", "REASON")
+    return print_list(headings, rows, f"no change{about} is recorded")
 
 
 @click.command()

@@ -13,8 +13,9 @@ from orchestrator.commands.common import (
     lab_option,
     print_change,
     print_json,
-    print_table,
+    print_list,
 )
+from orchestrator.commands.exit_codes import NOTHING
 
 
 @click.group()
@@ -62,7 +63,7 @@ def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) ->
 @token.command("list")
 @lab_option
 @json_option
-def list_all(lab_folder: Path, as_json: bool) -> None:
+def list_all(lab_folder: Path, as_json: bool) -> int:
     """List all tokens, newest first; the secrets are not stored.
 
     Example: farm token list
@@ -72,7 +73,7 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
     tokens = list_tokens(connect(lab_folder))
     if as_json:
         print_json([asdict(item) for item in tokens])
-        return
+        return 0 if tokens else NOTHING
     now = datetime.now(UTC)
     rows = [
         (
@@ -81,7 +82,8 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
         )
         for item in tokens
     ]
-    print_table(("TOKEN", "PERSON", "ROLE", "ENDS (UTC)", "STATE"), rows)
+    headings = ("TOKEN", "PERSON", "ROLE", "ENDS (UTC)", "STATE")
+    return print_list(headings, rows, "no token yet; add one with: farm token add NAME")
 
 
 @token.command()

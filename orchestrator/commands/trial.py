@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
 from orchestrator.commands.completion import complete_phone, complete_sweep
+from orchestrator.commands.exit_codes import NOTHING
 from workloads.text import safe_text
-from workloads.units import format_duration
+from workloads.units import format_duration, step_time_text
 
 if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
     from orchestrator.app.read_trials import AttemptReport, RunChart, TrialSummary
 
 BARS = "▁▂▃▄▅▆▇█"
 FLAT = 0.02  # smaller variations are drawn as a line
 STATES = ("queued", "leased", "done", "failed", "skipped", "blocked", "cancelled")
+VERDICTS = ("suspect", "void")
 NO_REPORT = "no attempt has reported yet"
 _TRIAL = click.argument("prefix", metavar="TRIAL")
 
@@ -29,7 +32,11 @@ def trial() -> None:
 
 @trial.command("list")
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-@click.option("--state", type=click.Choice(STATES), help="List only trials with a run in STATE.")
+@click.option(
+    "--state",
+    type=click.Choice((*STATES, *VERDICTS)),
+    help="List only trials with a run in this state or of this verdict.",
+)
 @click.option(
     "--phone",
     help="List only trials of this phone (serial or prefix).",
@@ -46,24 +53,24 @@ def trial() -> None:
 @json_option
 def list_all(
     name: str, state: str | None, phone: str | None, limit: int, lab_folder: Path, as_json: bool
-) -> None:
+) -> int:
     """List the trials of a SWEEP.
 
-    Example: farm trial list smoke --state failed
+    Example: farm trial list smoke --state suspect
     """
-    from orchestrator.app.read_trials import RunState, list_trials
+    from orchestrator.app.read_trials import RunState, Validity, list_trials
 
-    wanted = RunState(state) if state else None
-    trials = list_trials(connect(lab_folder), name, limit + 1, wanted, phone)
+    verdict = Validity(state) if state in VERDICTS else None
+    wanted = RunState(state) if state and verdict is None else None
+    trials = list_trials(connect(lab_folder), name, limit + 1, wanted, phone, verdict)
     if as_json:
         print_json([asdict(item) for item in trials[:limit]])
-        return
+        return 0 if trials else NOTHING
     rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in trials[:limit]]
-    print_table(("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE"), rows)
-    if not rows:
-        click.echo(f"No matching trials in {safe_text(name)}.", err=True)
     if len(trials) > limit:
         click.echo(f"There are more than {limit} trials; use --limit to list more.", err=True)
+    headings = ("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE")
+    return print_list(headings, rows, f"no trial of {safe_text(name)} matches")
 
 
 @trial.command()
@@ -92,7 +99,10 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
     )
     click.echo(f"runs: {_counts(summary)}")
     for item, chart in zip(details.reports, details.charts, strict=True):
-        for line in (*_result_lines(item), *(_chart_lines(chart) if chart else ())):
+        for line in (
+            *_result_lines(item, summary.headline),
+            *(_chart_lines(chart) if chart else ()),
+        ):
             _print_line(line)
     if not details.reports:
         click.echo(NO_REPORT, err=True)
@@ -101,14 +111,30 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
 @trial.command()
 @_TRIAL
 @lab_option
-def logs(prefix: str, lab_folder: Path) -> None:
+@json_option
+def logs(prefix: str, lab_folder: Path, as_json: bool) -> None:
     """Print the stages of each attempt at a TRIAL, with times.
 
     Example: farm trial logs tr-7e318dc5
     """
+    print_attempts(connect(lab_folder), prefix, as_json)
+
+
+def print_attempts(lab: "LabConnection", prefix: str, as_json: bool = False) -> None:
+    """Print the stages of each attempt at a trial."""
     from orchestrator.app.read_trials import show_trial
 
-    details = show_trial(connect(lab_folder), prefix)
+    details = show_trial(lab, prefix)
+    if as_json:
+        keys = {"started_at", "ended_at", "host", "phone", "applied", "stage_seconds", "fault"}
+        print_json(
+            [
+                {"block": item.block, "attempt": item.attempt, "status": item.status}
+                | item.report.model_dump(mode="json", include=keys)
+                for item in details.reports
+            ]
+        )
+        return
     for item in details.reports:
         for line in _attempt_lines(item):
             _print_line(line)
@@ -126,9 +152,10 @@ def _counts(summary: "TrialSummary") -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
 
 
-def _result_lines(item: "AttemptReport") -> Iterator[str]:
-    headline = next((metric for metric in item.report.metrics if metric.name == "step_ms"), None)
-    result = f"  {headline.value:.4g} ms/step ({headline.provenance})" if headline else ""
+def _result_lines(item: "AttemptReport", headline: str) -> Iterator[str]:
+    metric = next((each for each in item.report.metrics if each.name == headline), None)
+    value = metric and f"{step_time_text(headline, metric.value)} ({metric.provenance})"
+    result = f"  {value}" if value else ""
     yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{result}"
     yield from _problem_lines(item)
 

@@ -1,6 +1,7 @@
-"""`farm up`: runs a lab on this host."""
+"""`farm up` and `farm down`: run a lab on this host, and stop it."""
 
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 from orchestrator.commands.common import DEFAULT_LAB, connect, lab_option
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import BrokerDown, InvalidRequest
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
     from workloads.lab_settings import Lab
 
 
+NO_PHONE_S = 15.0  # without a phone for so long, the user is told what to do
+
+
 class PhoneCounter:
-    """Prints the number of connected phones whenever it changes."""
+    """Prints the number of connected phones whenever it changes, and once if there is none."""
 
     def __init__(self, lab: "LabConnection") -> None:
         self._lab = lab
-        self._printed = 0
+        self._printed: int | None = None
+        self._started_at = time.monotonic()
 
     def poll(self) -> None:
         """Read the number of phones; print it if it changed."""
@@ -33,9 +39,15 @@ class PhoneCounter:
             return  # the supervisor is restarting it
         phones = board.phones if board else {}
         connected = sum(count for state, count in phones.items() if state != "away")
-        if board and connected != self._printed:
-            self._printed = connected
-            click.echo(f"{connected} phone{'s' * (connected != 1)} connected.")
+        if not board or connected == self._printed:
+            return
+        if connected or self._printed is not None:
+            click.echo(f"{count_text(connected, 'phone')} connected.")
+        elif time.monotonic() - self._started_at > NO_PHONE_S:
+            click.echo("No phone is connected; 'farm doctor' says why. Or: farm up --virtual")
+        else:
+            return
+        self._printed = connected
 
 
 def _tcp_address(text: str) -> str:
@@ -67,19 +79,21 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
 @click.option("--virtual", is_flag=True, help="Use six virtual phones instead of attached ones.")
 @click.option("--connect", "connected", multiple=True, help="Connect a phone: HOST[:PORT].")
 @click.option("--native", is_flag=True, help="Use this computer as the phone.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background until 'farm down'.")
 @click.option(
     "--speed",
     type=click.FloatRange(0.01, 1000),
     default=None,
     help="How many times faster than real time virtual phones run.",
 )
-def up(
+def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     lab_folder: Path,
     host: str,
     no_agent: bool,
     virtual: bool,
     connected: tuple[str, ...],
     native: bool,
+    detach: bool,
     speed: float | None,
 ) -> None:
     """Run broker, store, scheduler, ingest, API and an agent on this host until Ctrl-C.
@@ -92,10 +106,12 @@ def up(
     \b
     Examples:
       farm up
-      farm up --connect 192.168.1.23
+      farm up -d --connect 192.168.1.23
       farm up --virtual --speed 50
     """
+    from orchestrator.commands.notice import NoticePrinter
     from orchestrator.supervisor import services as lab_services
+    from orchestrator.supervisor.lab_process import lab_lock
     from orchestrator.supervisor.process import stop_all, stop_on_signals
     from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES, virtual_phones
 
@@ -107,13 +123,20 @@ def up(
         )
     if speed is not None and not virtual:
         raise click.UsageError("--speed needs --virtual")
+    if detach:
+        flags = {"--no-agent": no_agent, "--virtual": virtual, "--native": native}
+        options = [name for name, is_set in flags.items() if is_set]
+        options += ["--host", host] if host else []
+        options += ["--speed", str(speed)] if speed is not None else []
+        options += [part for address in connected for part in ("--connect", address)]
+        _start_in_background(connect(lab_folder), options)
+        return
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
     stop_on_signals()
-    from orchestrator.commands.notice import NoticePrinter
     connection = connect(lab_folder)
     lab = connection.lab
     host = lab.host_name(host)
-    with lab_services.lab_lock(lab):
+    with lab_lock(lab):
         profiles = PROFILES if virtual else NATIVE if native else ()
         phones, addresses = (
             virtual_phones(lab, speed or 1.0, profiles=profiles) if profiles else ((), ())
@@ -125,9 +148,7 @@ def up(
             options += [part for address in named for part in ("--connect", address)]
             agents = [] if no_agent else [lab_services.agent_process(lab, host, *options)]
             with lab_services.services(lab, [*agents, *_api_service(lab)]) as processes:
-                click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
-                if lab.root != DEFAULT_LAB.absolute():
-                    click.echo(f"Other commands need: export FARM_LAB={lab.root}")
+                _print_up(lab)
                 click.echo("Ctrl-C stops the lab; queued runs stay queued.")
                 polls = (PhoneCounter(connection).poll, NoticePrinter(connection).poll)
                 lab_services.supervise(lab, [*phones, *processes], polls)
@@ -135,3 +156,49 @@ def up(
             click.echo("The lab is stopped; start it again with the same command.")
         finally:
             stop_all(phones)
+
+
+def _start_in_background(connection: "LabConnection", options: "list[str]") -> None:
+    """Start the lab in a process of its own, and return when its scheduler works."""
+    from orchestrator.app.read_status import read_status_board
+    from orchestrator.supervisor.lab_process import start_in_background
+    from orchestrator.supervisor.process import service_command
+
+    def is_up() -> bool:
+        try:
+            return read_status_board(connection) is not None
+        except BrokerDown:
+            return False
+
+    lab = connection.lab
+    command = service_command("up", "--lab", lab.root, *options)
+    pid, log_file = start_in_background(lab, command, is_up)
+    _print_up(lab)
+    click.echo(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
+
+
+def _print_up(lab: "Lab") -> None:
+    click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
+    if lab.root != DEFAULT_LAB.absolute():
+        click.echo(f"Other commands need: export FARM_LAB={lab.root}")
+
+
+@click.command()
+@lab_option
+def down(lab_folder: Path) -> int:
+    """Stop the lab that 'farm up' runs, here or in another terminal.
+
+    Running runs are stopped and every phone is restored; queued runs stay queued.
+
+    Example: farm down
+    """
+    from orchestrator.commands.common import read_lab
+    from orchestrator.commands.exit_codes import NOTHING
+    from orchestrator.supervisor.lab_process import stop_lab
+
+    lab = read_lab(lab_folder)
+    if stop_lab(lab):
+        click.echo(f"The lab in {lab.root} is stopped; queued runs stay queued.")
+        return 0
+    click.echo(f"The lab in {lab.root} is not running.", err=True)
+    return NOTHING

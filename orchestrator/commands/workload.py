@@ -15,6 +15,7 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
 )
+from orchestrator.commands.completion import complete_workload
 from workloads.input_file import open_input
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -22,6 +23,8 @@ from workloads.text import safe_text
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
     from workloads.workload import Workload
+
+_WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_workload)
 
 
 @click.group()
@@ -80,7 +83,7 @@ def _parameters(item: "Workload") -> str:
 
 
 @workload.command()
-@click.argument("name")
+@_WORKLOAD
 @click.option("--batch-size", type=int, help="Same as --with batch_size=N.")
 @click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
 @json_option
@@ -104,7 +107,7 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
 
 
 @workload.command()
-@click.argument("name")
+@_WORKLOAD
 @click.option("--memory", required=True, metavar="BYTES", help="Memory budget: 512MB, 1GB, 2GiB.")
 @click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
 @json_option

@@ -1,11 +1,10 @@
 """Whether the metrics of a report can be what they claim to be; a host may claim anything."""
 
 from collections.abc import Sequence
+from typing import get_args
 
-from workloads.protocol.metrics import Metric, Provenances, metric_kind
+from workloads.protocol.metrics import Family, Metric, Provenances, metric_kind
 from workloads.text import safe_text
-
-FAMILIES = ("time", "clock", "heat", "energy")
 
 
 def metric_objection(metrics: Sequence[Metric], announced: Provenances | None) -> str:
@@ -14,7 +13,7 @@ def metric_objection(metrics: Sequence[Metric], announced: Provenances | None) -
     Each one must be in the catalogue, with its unit, and have the source that the phone was
     announced with for that family of metrics: a simulated number is never taken for a measured one.
     """
-    stated = {family: announced and announced.for_family(family) for family in FAMILIES}
+    stated = {family: announced and announced.for_family(family) for family in get_args(Family)}
     sources = {item.source for item in stated.values() if item}
     names: set[str] = set()
     for metric in metrics:

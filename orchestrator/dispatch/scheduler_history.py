@@ -187,12 +187,13 @@ class SchedulerHistory:
         if not missing:
             return
         cells = trial_queries.cell_digests(self._db, missing)
-        # One trial per cell is enough to load case and condition.
+        # One trial per cell is enough to load case and condition. The digests are the stored ones,
+        # because those of a workload that this version does not know cannot be computed.
         unknown = {cell: trial for trial, cell in cells.items() if cell not in self._priors}
-        for case, condition in (
-            trial_queries.cases_and_conditions(self._db, unknown.values()) if unknown else ()
-        ):
-            self._priors[(case.digest, condition.digest)] = prior_duration(case, condition)
+        found = trial_queries.cases_and_conditions(self._db, unknown.values()) if unknown else {}
+        for cell, trial in unknown.items():
+            if trial in found:
+                self._priors[cell] = prior_duration(*found[trial])
         self._cells |= cells
 
 

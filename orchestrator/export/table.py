@@ -39,6 +39,7 @@ class Table:
     columns: tuple[TableColumn, ...]
     blocks: Iterable[TableBlock]
     caption: str = ""
+    label: str = ""  # of a LaTeX table, if its name is not unique in a paper
 
     @property
     def names(self) -> list[str]:

@@ -337,7 +337,7 @@ def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> 
         f"Sweep {name}: medians over valid runs with their 95 % intervals (for fewer than three "
         f"runs, the range); source of the numbers: {', '.join(sources)}. {left_out}"
     ).strip()
-    return Table("ranking", columns, blocks, caption)
+    return Table("ranking", columns, blocks, caption, label=f"ranking-{name}")
 
 
 def _paper_row(row: FleetRow) -> tuple[CellValue, ...]:

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
@@ -147,7 +148,8 @@ def write_latex(table: Table, stream: BinaryIO) -> int:
     stream.write(b"\\bottomrule\n\\end{tabular}\n")
     if table.caption:
         stream.write(f"\\caption{{{latex_cell(table.caption)}}}\n".encode())
-    stream.write(f"\\label{{tab:{table.name}}}\n\\end{{table}}\n".encode())
+    label = re.sub("[^A-Za-z0-9]+", "-", table.label or table.name).strip("-")
+    stream.write(f"\\label{{tab:{label}}}\n\\end{{table}}\n".encode())
     return count
 
 

@@ -157,7 +157,7 @@ class TimingHistory:
             if key in self._pairs:
                 return RunEstimate(basis, tuple(self._pairs[key]))
         other = self._other_cells(trial, facts)
-        step_ms = self._profiled_step_ms(trial, cell[0], facts)
+        step_ms = self.step_ms(trial, facts)
         if step_ms is not None:
             cooling = other.pairs if other else ((0.0, 0.0),)
             measuring_s = predicted_run_s(trial, step_ms)
@@ -180,8 +180,9 @@ class TimingHistory:
                 return RunEstimate(basis, tuple(self._pairs[key]))
         return None
 
-    def _profiled_step_ms(self, trial: Trial, case_digest: str, facts: PhoneFacts) -> float | None:
-        key = (case_digest, trial.condition.cores, trial.condition.freq)
+    def step_ms(self, trial: Trial, facts: PhoneFacts) -> float | None:
+        """Return the step time of the case on these cores and clocks, if it was ever measured."""
+        key = (trial.case.digest, trial.condition.cores, trial.condition.freq)
         return self._step_ms.get((facts.serial, *key)) or self._step_ms.get((facts.model, *key))
 
 

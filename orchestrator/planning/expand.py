@@ -59,6 +59,7 @@ class Expansion:
 
     trials: tuple[Trial, ...]
     skipped: tuple[SkippedPhone, ...]
+    unmatched: tuple[str, ...] = ()  # patterns of `phones` that match no phone
 
     @property
     def phones(self) -> tuple[str, ...]:
@@ -92,7 +93,11 @@ def expand_sweep(
     not_taken = sweep.phones.not_taken([facts for facts, _ in able], sweep.seed, assigned)
     skipped += [SkippedPhone(phone, SkipCode.NOT_TAKEN, why) for phone, why in not_taken.items()]
     taken = [trials for facts, trials in able if facts.serial not in not_taken]
-    return Expansion(tuple(trial for trials in taken for trial in trials), tuple(skipped))
+    return Expansion(
+        tuple(trial for trials in taken for trial in trials),
+        tuple(skipped),
+        tuple(sweep.phones.unmatched_patterns(phones)),
+    )
 
 
 def _phone_trials(

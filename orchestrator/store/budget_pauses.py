@@ -11,7 +11,6 @@ from orchestrator.store.tables import run, sweep
 from orchestrator.sweepfile.policy import Policy
 
 BUDGET = Actor("budget")
-_COUNTED = (RunState.DONE, RunState.FAILED, RunState.QUEUED)
 
 
 def pause_overspent(db: Database, now: float) -> list[OperatorChange]:
@@ -25,7 +24,7 @@ def pause_overspent(db: Database, now: float) -> list[OperatorChange]:
         limited = {row.id: row for row in readable if row.policy.get("budget")}
         counts = connection.execute(
             select(run.c.sweep, run.c.state, func.count())
-            .where(run.c.sweep.in_(limited), run.c.state.in_(_COUNTED))
+            .where(run.c.sweep.in_(limited))
             .group_by(run.c.sweep, run.c.state)
         ).all()
     count_of = {(name, state): count for name, state, count in counts}
@@ -36,7 +35,8 @@ def pause_overspent(db: Database, now: float) -> list[OperatorChange]:
         failed = count_of.get((name, RunState.FAILED), 0)
         ended = failed + count_of.get((name, RunState.DONE), 0)
         budget = Policy.model_validate(row.policy).budget
-        exceeded = exceeded_budget(budget, now - row.started_at_s, failed, ended)
+        planned = sum(count for (sweep_id, _), count in count_of.items() if sweep_id == name)
+        exceeded = exceeded_budget(budget, now - row.started_at_s, failed, ended, planned)
         if exceeded is not None:
             reason = f"budget used up: {exceeded}"
             changes.append(pause(db, name, BUDGET, reason, PausedBy.BUDGET))

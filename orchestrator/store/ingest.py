@@ -41,7 +41,7 @@ from workloads.protocol.messages import (
 )
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
-from workloads.units import format_ms
+from workloads.units import step_time_text
 
 _TRIAL_COLUMNS = (
     *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
@@ -279,7 +279,9 @@ def _without_metrics(report: Report, objection: str) -> Report:
 def _is_current(row: Row[Any], report: Report, host: str) -> bool:
     """Return whether the report is about the newest attempt: same cell, phone and host.
 
-    An expired lease still counts while there is no newer attempt: nothing else was started.
+    A fault measures nothing, and an agent that does not know the workload cannot compute the
+    digest of the case. An expired lease still counts while there is no newer attempt: nothing else
+    was started.
     """
     unfinished = row.state in (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
     expected = (
@@ -290,7 +292,9 @@ def _is_current(row: Row[Any], report: Report, host: str) -> bool:
         row.condition_digest,
     )
     reported = (report.run.attempt, report.phone, host, report.case_digest)
-    return bool(unfinished and expected == (*reported, report.condition_digest))
+    compared = len(expected) if report.fault is None else 3
+    is_same = expected[:compared] == (*reported, report.condition_digest)[:compared]
+    return bool(unfinished and is_same)
 
 
 def _status(report: Report, decision: RetryDecision | None) -> ReportStatus:
@@ -312,6 +316,8 @@ def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecisi
         changes |= {"state": RunState.SKIPPED, "note": row.stop_reason}
     elif decision.action is RetryAction.GIVE_UP:
         changes["state"] = RunState.FAILED
+        if decision.blame is Blame.REQUEST:
+            _block_repeats(connection, row, decision.reason)
     else:
         if row.state == RunState.BLOCKED:  # its sweep may have no other run left
             reopen(connection, row.sweep)
@@ -321,6 +327,13 @@ def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecisi
         last = select(func.max(run.c.rank)).where(run.c.phone == row.phone).scalar_subquery()
         changes["rank"] = last + 1
     connection.execute(update(run).where(run.c.id == row.id).values(**changes))
+
+
+def _block_repeats(connection: Connection, row: Row[Any], reason: str) -> None:
+    """Block the queued runs of a trial whose request failed: they would fail alike."""
+    same = (run.c.trial == row.trial, run.c.state == RunState.QUEUED)
+    note = f"blocked: an earlier run of the trial failed: {reason}"
+    connection.execute(update(run).where(*same).values(state=RunState.BLOCKED, note=note[:600]))
 
 
 def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
@@ -365,7 +378,7 @@ def _event(
     text = f"{label}, block {row.block + 1}"
     step = next((metric for metric in report.metrics if metric.name == headline), None)
     if status == ReportStatus.ACCEPTED and step is not None:
-        text = f"{format_ms(step.value)} ms/step ({step.provenance}): {text}"
+        text = f"{step_time_text(headline, step.value)} ({step.provenance}): {text}"
     elif decision is not None and decision.reason:
         text += f": {decision.reason}{_RETRY_TEXTS.get(decision.action, '')}"
     elif status == ReportStatus.STALE:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database
 from workloads.protocol.messages import Event, EventKind
+from workloads.text import safe_text
 
 Values = Mapping[str, Any]
 SWEEP_PREFIX = "sw-"
@@ -76,6 +77,7 @@ class PlannedChange:
     after: Values
     text: ChangeText
     apply: Callable[[], object]
+    reason: str = ""  # that the operator gave, for the audit log
 
 
 def execute_change(
@@ -91,14 +93,10 @@ def execute_change(
         change = OperatorChange(action, target, plan.before, plan.after, plan.text, actor.dry_run)
         if change.changed and not actor.dry_run:
             plan.apply()
+            said = {"reason": safe_text(plan.reason, 400)} if plan.reason else {}
             entry = AuditEntry(
                 *(datetime.now(UTC), actor.name, action, target),
-                *(dict(plan.before), dict(plan.after), plan.text.undo),
+                *(dict(plan.before), dict(plan.after) | said, plan.text.undo),
             )
             record_audit(connection, entry)
     return change
-
-
-def count_text(count: int, noun: str) -> str:
-    """Format a count with its noun: 1 run, 3 runs."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

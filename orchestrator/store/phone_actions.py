@@ -15,13 +15,13 @@ from orchestrator.store.operator_change import (
     OperatorChange,
     PlannedChange,
     Values,
-    count_text,
     execute_change,
 )
 from orchestrator.store.phone_health import set_health
 from orchestrator.store.tables import host, phone, run
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
+from workloads.units import count_text
 
 
 def drain(db: Database, name: str, actor: Actor, reason: str = "") -> OperatorChange:
@@ -63,6 +63,7 @@ def _set_drained(
                 f"farm agent {undo} {name}",
             ),
             apply,
+            reason,
         )
 
     return execute_change(db, action, name, actor, plan)
@@ -92,6 +93,7 @@ def reserve(
             f"is already reserved for {person}{end}",
             f"farm phone unreserve {serial}",
         ),
+        reason,
     )
 
 
@@ -240,6 +242,7 @@ def _set_values(
     actor: Actor,
     values: Values,
     text: ChangeText,
+    reason: str = "",
 ) -> OperatorChange:
     def plan(connection: Connection) -> PlannedChange:
         row = _phone_row(connection, serial)._mapping
@@ -250,6 +253,7 @@ def _set_values(
             lambda: connection.execute(
                 update(phone).where(phone.c.serial == serial).values(**values)
             ),
+            reason,
         )
 
     return execute_change(db, action, serial, actor, plan)

@@ -14,6 +14,7 @@ from orchestrator.decisions.health import (
     health_after_flaps,
     health_after_report,
 )
+from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database
 from orchestrator.store.tables import command_result, phone
 from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
@@ -100,7 +101,7 @@ def store_command_result(
     row = {name: getattr(result, name) for name in _RESULT_COLUMNS}
     if not db.insert_and_count(connection, command_result, [row]):
         return None
-    if result.command not in (CommandKind.CHECK, CommandKind.RESTORE):
+    if not result.was_executed or result.command not in (CommandKind.CHECK, CommandKind.RESTORE):
         return None  # nothing else tells about a phone's health
     before = _health_of(connection, result.phone)
     # A restore that succeeded does not prove that the rest is well; one that failed is enough.
@@ -112,7 +113,26 @@ def store_command_result(
         return None  # only an operator releases a quarantined phone
     after = health_after_check(result.succeeded, result.text)
     set_health(connection, result.phone, after)
-    return after if after.health is not before.health else None
+    if after.health is before.health:
+        return None
+    _record_change(connection, result, before, after)
+    return after
+
+
+def _record_change(
+    connection: Connection, result: CommandResult, before: HealthState, after: HealthState
+) -> None:
+    """Record in the audit log that a check changed a phone's health."""
+    is_good = after.health is Health.GOOD
+    undo = None if is_good else f"farm phone release {result.phone}"
+    was, is_now = (
+        {"health": str(state.health), "reason": state.reason[:600]} for state in (before, after)
+    )
+    action = "release" if is_good else "quarantine"
+    entry = AuditEntry(
+        datetime.now(UTC), str(result.command), action, result.phone, was, is_now, undo
+    )
+    record_audit(connection, entry)
 
 
 class CommandOutcome(NamedTuple):

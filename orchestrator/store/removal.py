@@ -15,7 +15,6 @@ from orchestrator.store.operator_change import (
     ChangeText,
     OperatorChange,
     PlannedChange,
-    count_text,
     execute_change,
 )
 from orchestrator.store.tables import (
@@ -30,6 +29,7 @@ from orchestrator.store.tables import (
     trial,
 )
 from workloads.protocol.faults import InvalidRequest
+from workloads.units import count_text
 
 UNFINISHED = (RunState.QUEUED, RunState.LEASED)
 

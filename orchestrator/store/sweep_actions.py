@@ -14,12 +14,12 @@ from orchestrator.store.operator_change import (
     ChangeText,
     OperatorChange,
     PlannedChange,
-    count_text,
     execute_change,
 )
 from orchestrator.store.tables import run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
+from workloads.units import count_text
 
 WAITING = (RunState.QUEUED, RunState.BLOCKED)
 GIVEN_UP = (RunState.FAILED, RunState.BLOCKED)
@@ -38,17 +38,21 @@ def pause(
         row = _sweep_row(connection, sweep_id)
         if row.state == SweepState.CANCELLED:
             raise InvalidRequest(f"{sweep_id} is cancelled; a cancelled sweep cannot be paused")
+        if not _count(connection, sweep_id, (RunState.QUEUED, RunState.LEASED)):
+            raise InvalidRequest(f"{sweep_id} is finished; no run of it is left to pause")
         waiting = count_text(_count(connection, sweep_id, WAITING), "run")
         stored_reason = reason or f"by {actor.name}"
+        why = f": {safe_text(reason, 200)}" if reason else ""
         return PlannedChange(
             {"state": row.state},
             {"state": SweepState.PAUSED},
             ChangeText(
-                f"paused with {waiting} queued; running runs finish",
+                f"paused with {waiting} queued; running runs finish{why}",
                 "is already paused",
                 f"farm sweep resume {sweep_id}",
             ),
             lambda: _set_state(connection, sweep_id, SweepState.PAUSED, stored_reason, paused_by),
+            reason,
         )
 
     return execute_change(db, "pause", sweep_id, actor, plan)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
@@ -29,8 +29,8 @@ class SweepSummary:
     paused_by: PausedBy | None = None
     owner: str = ""
     priority: int = 50
-    deadline: float | None = None
-    started_at_s: float | None = None
+    deadline: datetime | None = None
+    started_at: datetime | None = None
     wall_s: float | None = None  # limits of its budget: this and the next two
     failures_max: int | None = None
     failures_share_max: float | None = None
@@ -56,6 +56,11 @@ class SweepSummary:
     def left(self) -> int:
         """Queued and running runs; blocked and cancelled ones need an operator."""
         return self.runs.get(RunState.QUEUED, 0) + self.runs.get(RunState.LEASED, 0)
+
+    @property
+    def ended(self) -> int:
+        """Runs that are neither left nor cancelled."""
+        return self.total - self.left - self.runs.get(RunState.CANCELLED, 0)
 
     @property
     def finished(self) -> bool:
@@ -101,24 +106,32 @@ def _summary(row: Any, trials: int, runs: dict[RunState, int]) -> SweepSummary:
     policy = row.policy if isinstance(row.policy, dict) else {}  # a damaged one can be removed
     stated = policy.get("budget")
     budget = stated if isinstance(stated, dict) else {}
+    state = SweepState(row.state)
+    is_left = any(runs.get(each) for each in (RunState.QUEUED, RunState.LEASED))
+    if runs and not is_left and state is not SweepState.CANCELLED:
+        state = SweepState.FINISHED  # which the scheduler notes within a second, if it runs
     return SweepSummary(
         id=row.id,
         name=row.name,
         created_at=as_utc(row.created_at),
         trials=trials,
         runs=runs,
-        state=SweepState(row.state),
+        state=state,
         state_reason=row.state_reason,
         paused_by=PausedBy(row.paused_by) if row.paused_by else None,
         owner=row.owner,
         priority=row.priority,
-        deadline=row.deadline,
-        started_at_s=row.started_at_s,
+        deadline=_moment(row.deadline),
+        started_at=_moment(row.started_at_s),
         wall_s=budget.get("wall_s"),
         failures_max=budget.get("failures"),
         failures_share_max=budget.get("failures_share"),
         pinned=row.pinned,
     )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def find_sweep(db: Database, name: str) -> SweepSummary:
@@ -133,6 +146,13 @@ def find_sweep(db: Database, name: str) -> SweepSummary:
     if prefixed:
         raise InvalidRequest(f"'{name}' is ambiguous ({len(prefixed)} sweeps match)")
     raise InvalidRequest(f"there is no sweep '{name}'; 'farm sweep list' shows all")
+
+
+def sweeps_of_name(db: Database, name: str) -> list[str]:
+    """Return the ids of the sweeps with a name, newest first."""
+    same = select(sweep.c.id).where(sweep.c.name == name).order_by(sweep.c.created_at.desc())
+    with db.read() as connection:
+        return list(connection.execute(same).scalars())
 
 
 def sweep_exists(db: Database, sweep_id: str) -> bool:

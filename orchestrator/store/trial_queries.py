@@ -14,6 +14,7 @@ from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Report
+from workloads.protocol.verdict import Validity
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class TrialSummary:
     label: str
     runs: dict[RunState, int]
     note: str = ""
+    headline: str = "step_ms"  # the metric that answers the question of its protocol
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,20 @@ def trial_summaries(
     limit: int,
     state: RunState | None = None,
     phone: str | None = None,
+    verdict: Validity | None = None,
 ) -> list[TrialSummary]:
-    """Return the trials of a sweep by phone and id, only those with a run in the given state."""
+    """Return the trials of a sweep by phone and id, those with a run in a state or verdict."""
     selected = select(trial).where(trial.c.sweep == sweep_id).order_by(trial.c.phone, trial.c.id)
     if phone is not None:
         selected = selected.where(trial.c.phone.startswith(phone, autoescape=True))
     if state is not None:
         in_state = select(run.c.id).where(run.c.trial == trial.c.id, run.c.state == state)
         selected = selected.where(in_state.exists())
+    if verdict is not None:
+        judged = (report.c.trial == trial.c.id, report.c.validity == verdict)
+        status = ReportStatus.VOID if verdict is Validity.VOID else ReportStatus.ACCEPTED
+        reported = select(report.c.id).where(*judged, report.c.status == status)
+        selected = selected.where(reported.exists())
     selected = selected.limit(limit)
     ids = selected.with_only_columns(trial.c.id).subquery()
     with db.read() as connection:
@@ -116,7 +124,9 @@ def _summary(row: Any, counts: Any) -> TrialSummary:
     runs = {RunState(count.state): count.count for count in counts}
     notes = [count[3] for count in counts if count[3]]
     label = trial_label(row.case, row.condition)
-    return TrialSummary(row.id, row.sweep, row.phone, label, runs, notes[0] if notes else "")
+    headline = Condition.model_validate(row.condition).headline
+    note = notes[0] if notes else ""
+    return TrialSummary(row.id, row.sweep, row.phone, label, runs, note, headline)
 
 
 def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, str]]:
@@ -127,12 +137,15 @@ def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, 
         return {row[0]: (row[1], row[2]) for row in rows}
 
 
-def cases_and_conditions(db: Database, trials: Collection[str]) -> list[tuple[Case, Condition]]:
+def cases_and_conditions(
+    db: Database, trials: Collection[str]
+) -> dict[str, tuple[Case, Condition]]:
     """Return the case and the condition of each trial, in full."""
     with db.read() as connection:
         rows = connection.execute(
-            select(trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))
+            select(trial.c.id, trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))
         ).all()
-    return [
-        (Case.model_validate(row.case), Condition.model_validate(row.condition)) for row in rows
-    ]
+    return {
+        row.id: (Case.model_validate(row.case), Condition.model_validate(row.condition))
+        for row in rows
+    }

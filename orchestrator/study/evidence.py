@@ -14,7 +14,7 @@ from orchestrator.study.telemetry_metrics import telemetry_metrics
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.memory_outcome import MemoryOutcome
-from workloads.protocol.metrics import Provenance, Provenances, metric_kind
+from workloads.protocol.metrics import SENSORS, Provenance, Provenances, metric_kind
 from workloads.protocol.telemetry import Telemetry
 from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
@@ -121,7 +121,7 @@ class StudyEvidence:
             outcome = f"{tried[0].validity or tried[0].label}: {tried[0].reason}".rstrip(": ")
             return NoEvidence(Gap.NO_VALID_RUN, outcome)
         kind = metric_kind(metric)
-        if kind and kind.family != "time" and not self._offers(phone, kind.family):
+        if kind and kind.family in SENSORS and not self._offers(phone, kind.family):
             return NoEvidence(Gap.NOT_OFFERED, f"the phone does not report {kind.family}")
         name, _, part = metric.partition(".")
         text = _WHY_NOT_REPORTED.get(name, "not reported") + (f" ({part})" if part else "")

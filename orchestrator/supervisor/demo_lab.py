@@ -10,8 +10,9 @@ from typing import TypeVar
 from orchestrator.app.app_errors import TimedOut
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
+from orchestrator.supervisor.lab_process import lab_lock
 from orchestrator.supervisor.process import stop_all
-from orchestrator.supervisor.services import Supervisor, agent_process, lab_lock, services
+from orchestrator.supervisor.services import Supervisor, agent_process, services
 from orchestrator.supervisor.virtual_phones import PROFILES, virtual_phones
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown

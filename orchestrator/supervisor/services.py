@@ -1,9 +1,7 @@
 """Runs a lab: broker, scheduler, ingest and agents as child processes that are restarted."""
 
-import fcntl
 import logging
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from orchestrator.app.api_port import open_port
-from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import (
@@ -28,22 +25,6 @@ log = logging.getLogger("farm.lab")
 SUPERVISE_INTERVAL_S = 0.5
 RESTART_DELAY_S = 2.0
 AGENT_STOP_TIMEOUT_S = 60.0  # an agent restores every phone before it ends
-
-
-@contextmanager
-def lab_lock(lab: Lab) -> Iterator[None]:
-    """Lock the lab folder: only one set of services may use it. What they write is private."""
-    before = os.umask(0o077)
-    lab.root.mkdir(parents=True, exist_ok=True)
-    folder = os.open(lab.root, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise InvalidState(f"the lab in {lab.root} is already running; stop it first") from None
-    finally:
-        os.close(folder)
-        os.umask(before)
 
 
 @contextmanager

@@ -49,6 +49,15 @@ class PhoneSelection:
             return f"matches none of: {safe_text(', '.join(self.patterns))}"
         return why
 
+    def unmatched_patterns(self, phones: Sequence[PhoneFacts]) -> list[str]:
+        """Return the patterns that match no phone; `all` needs none."""
+        return [
+            pattern
+            for pattern in self.patterns
+            if pattern != "*"
+            and not any(Selector(PatternTerm(pattern)).matches(facts) for facts in phones)
+        ]
+
     def not_taken(
         self, phones: Sequence[PhoneFacts], seed: int, assigned: Collection[str]
     ) -> dict[str, str]:

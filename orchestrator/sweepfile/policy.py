@@ -55,7 +55,7 @@ class Budget(WireModel):
     )
     failures: int | None = Field(default=None, ge=0, description="failed runs allowed")
     failures_share: float | None = Field(
-        default=None, ge=0, le=1, description="of the ended runs; applied from 10 ended runs on"
+        default=None, ge=0, le=1, description="of the planned runs"
     )
 
 

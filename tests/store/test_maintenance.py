@@ -24,7 +24,7 @@ from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.operator_change import Actor
 from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
-from orchestrator.supervisor.services import lab_lock
+from orchestrator.supervisor.lab_process import lab_lock
 from tests.analysis.builders import measured
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
@@ -305,6 +305,6 @@ def test_a_running_lab_is_not_restored(tmp_path: Path) -> None:
         result = CliRunner().invoke(farm, ["restore", *words], standalone_mode=False)
     assert isinstance(result.exception, FarmError), result.exception
     assert exit_code(result.exception) == 7
-    assert "is already running; stop it first" in str(result.exception)
+    assert "is already running; stop it with: farm down" in str(result.exception)
     with file.open("rb") as backup, pytest.raises(BadBundle, match="this is not a backup|not"):
         import_bundle(LabConnection(lab, "anna"), backup)

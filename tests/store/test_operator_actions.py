@@ -208,3 +208,31 @@ def test_a_retired_phone_keeps_its_results_and_blocks_no_sweep(store: Database) 
     assert phone_queries.known_phones(store)[0].health is Health.RETIRED
     assert phone_health.unhealthy_phones(store) == []
     assert phone_actions.release(store, "PH1", ANNA).changed
+
+
+def test_the_reason_of_a_pause_is_in_its_event_and_in_the_audit_log(store: Database) -> None:
+    change = sweep_actions.pause(store, "sw-00000001", ANNA, reason="the room is too warm")
+    assert change.event.text.endswith("running runs finish: the room is too warm")
+    assert audit_entries(store)[0].after["reason"] == "the room is too warm"
+    phone_actions.reserve(store, "PH1", "bert", ANNA, reason="exhibition")
+    phone_actions.drain(store, "host-a", ANNA, "new hub")
+    assert [entry.after["reason"] for entry in audit_entries(store)[:2]] == [
+        "new hub",
+        "exhibition",
+    ]
+
+
+def test_a_finished_sweep_is_called_finished_and_cannot_be_paused(store: Database) -> None:
+    for _ in range(2):
+        for job in leased(store).values():
+            store_parcels(store, HOSTS[job.phone], [a_report(job, host=HOSTS[job.phone])])
+    with pytest.raises(InvalidRequest, match="is finished; no run of it is left to pause"):
+        sweep_actions.pause(store, "sw-00000001", ANNA)
+    (summary,) = sweep_queries.sweep_summaries(store)  # no scheduler has noted the end
+    assert (summary.state, summary.ended) == (SweepState.FINISHED, 4)
+
+
+def test_a_cancelled_sweep_is_neither_finished_nor_complete(store: Database) -> None:
+    sweep_actions.cancel(store, "sw-00000001", ANNA)
+    (summary,) = sweep_queries.sweep_summaries(store)
+    assert (summary.state, summary.ended, summary.left) == (SweepState.CANCELLED, 0, 0)

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.decisions.health import Health
 from orchestrator.store import leases, phone_actions, phone_health, phone_queries, submission
+from orchestrator.store.audit_log import audit_entries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
@@ -110,3 +111,20 @@ def test_a_tuning_result_does_not_change_the_health(store: Database) -> None:
     )
     assert health_of(store) == ("good", "")
     assert phone_health.find_command_result(store, "c1") == CommandOutcome(False, "no OpenCL")
+
+
+def test_a_check_that_a_busy_phone_refused_changes_nothing(store: Database) -> None:
+    busy = a_command_result(succeeded=False, was_executed=False, text="PH1 is busy")
+    assert store_parcels(store, "host-a", [busy]).events == []
+    assert health_of(store) == (Health.GOOD, "")
+    assert phone_health.find_command_result(store, "c1") == CommandOutcome(False, "PH1 is busy")
+
+
+def test_the_audit_log_knows_what_a_check_changed(store: Database) -> None:
+    store_parcels(store, "host-a", [a_command_result(succeeded=False, text="no temperature")])
+    (entry,) = audit_entries(store, "PH1")
+    assert (entry.actor, entry.action, entry.after["reason"]) == (
+        *("check", "quarantine"),
+        "no temperature",
+    )
+    assert entry.undo == "farm phone release PH1"

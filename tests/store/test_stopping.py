@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.decisions.budget import exceeded_budget
 from orchestrator.decisions.states import RunState
 from orchestrator.store import sweep_actions, sweep_queries
 from orchestrator.store.audit_log import audit_entries
@@ -12,7 +13,7 @@ from orchestrator.store.operator_change import Actor
 from orchestrator.sweepfile.policy import Budget, Policy, StopRule
 from tests.builders import SIMULATED, a_faulty_report, a_report, a_trial
 from tests.store.three_phones import announce_phones, counts, lease, submit
-from workloads.protocol.faults import RunnerFailed
+from workloads.protocol.faults import RunnerFailed, TooLarge
 from workloads.protocol.messages import EventKind
 from workloads.protocol.metrics import Metric
 
@@ -52,7 +53,7 @@ def test_a_used_up_budget_pauses_the_sweep_until_it_is_resumed(
     assert change.after == {"state": "paused"}
     (row,) = audit_entries(store)
     assert (row.actor, row.action) == ("budget", "pause")
-    assert "1 runs failed; the limit is 0" in sweep_queries.sweep_summaries(store)[0].state_reason
+    assert "1 run failed; the limit is 0" in sweep_queries.sweep_summaries(store)[0].state_reason
     sweep_actions.resume(store, "sw-00000001", ANNA)
     assert pause_overspent(store, 2e9) == []
 
@@ -63,3 +64,32 @@ def test_the_text_of_a_pause_reason_has_no_effect_on_the_budget(store: Database)
     sweep_actions.resume(store, "sw-00000001", ANNA)
     store_parcels(store, "host-a", [a_faulty_report(lease(store, "PH1", 2e9), RunnerFailed("x"))])
     assert len(pause_overspent(store, 2e9)) == 1
+
+
+def test_a_request_that_cannot_work_is_tried_once_per_trial(store: Database) -> None:
+    submit(store, 4)
+    store_parcels(store, "host-a", [a_faulty_report(lease(store, "PH1"), TooLarge("2,832 MB"))])
+    assert counts(store) == {RunState.FAILED: 1, RunState.BLOCKED: 3, RunState.QUEUED: 8}
+    assert (
+        "2,832 MB" in sweep_queries.runs_in_state(store, "sw-00000001", RunState.BLOCKED)[0].reason
+    )
+    sweep_actions.retry(store, "sw-00000001", ANNA)
+    assert counts(store) == {RunState.QUEUED: 12}
+
+
+@pytest.mark.parametrize(
+    ("failed", "ended", "planned", "is_exceeded"),
+    [
+        (3, 12, 400, False),  # the first ones often fail sooner
+        (9, 60, 90, False),
+        (10, 60, 90, True),
+        (19, 19, 400, False),
+        (19, 20, 400, True),  # nothing works
+        (9, 20, 400, False),
+    ],
+)
+def test_a_share_of_failures_is_a_share_of_all_runs(
+    failed: int, ended: int, planned: int, is_exceeded: bool
+) -> None:
+    budget = Budget(failures_share=0.1)
+    assert bool(exceeded_budget(budget, 1.0, failed, ended, planned)) == is_exceeded

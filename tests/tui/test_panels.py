@@ -1,6 +1,7 @@
 """The panels of the terminal view, rendered from sample values at every size."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from rich.cells import cell_len
@@ -102,8 +103,8 @@ def test_the_remaining_time_is_not_guessed_before_a_run_has_ended() -> None:
     [(120, 6, "budget 6h00 of 1d12h"), (80, 6, "budget 17%"), (80, 40, "budget 111%")],
 )
 def test_a_budget_is_shown_with_its_used_part(width: int, used_h: int, expected: str) -> None:
-    started = NOW.timestamp() - used_h * 3600
-    limited = replace(SWEEP, started_at_s=started, wall_s=36 * 3600.0, failures_share_max=0.1)
+    started = NOW - timedelta(hours=used_h)
+    limited = replace(SWEEP, started_at=started, wall_s=36 * 3600.0, failures_share_max=0.1)
     snapshot = a_snapshot()
     text = screen_text(LabSnapshot(replace(snapshot.view, sweeps=(limited,))), width=width)
     assert expected in text
