@@ -30,7 +30,7 @@ from workloads.basic_steps import MatmulStep
 
 # Like the nodes of a phone, as far as this computer has them: small kernel files, two larger ones.
 NODES = (
-    *("/proc/stat\tcores", "/proc/meminfo\twhole", "/proc/uptime", "/proc/loadavg"),
+    *("/proc/stat\tcores", "/proc/meminfo\tmemory", "/proc/uptime", "/proc/loadavg"),
     *("/proc/self/statm", "/proc/self/schedstat", "/proc/sys/kernel/random/entropy_avail"),
     *("/proc/sys/vm/swappiness", "/proc/sys/fs/file-nr", "/sys/devices/system/cpu/online"),
     *("/sys/devices/system/cpu/possible", "/sys/devices/system/node/online"),

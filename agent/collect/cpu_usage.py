@@ -14,13 +14,14 @@ from workloads.protocol.telemetry import CumulativeSeries
 STAT = "/proc/stat"
 OWN_STAT = "/proc/self/stat"  # of the process that samples: the runner itself
 MEMINFO = "/proc/meminfo"
-CORES_MARK, WHOLE_MARK = "\tcores", "\twhole"
+CYCLES = "/proc/self"  # the path that stands for the counted cycles
+CORES_MARK, WHOLE_MARK, TICKS_MARK = "\tcores", "\twhole", "\tticks"
+MEMORY_MARK, CYCLES_MARK = "\tmemory", "\tcycles"
 TICKS_PER_SECOND = 100  # of /proc/stat, on every kernel that phones have
 TICKS_MIN = 100  # per core: in less than a second, one tick more or less would pass for work
 
 _CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
-_USED = re.compile(r"MemTotal:\s+(\d{1,12}) kB.*?MemAvailable:\s+(\d{1,12}) kB", re.ASCII)
-_SWAP = re.compile(r"SwapTotal:\s+(\d{1,12}) kB.*?SwapFree:\s+(\d{1,12}) kB", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,12}) (\d{1,12}) (\d{1,12}) (\d{1,12})", re.ASCII)
 CoreColumns = tuple[list[int], list[int], list[int]]
 CoreTicks = dict[int, tuple[int, int]]  # core -> busy and total ticks since boot
 
@@ -88,7 +89,7 @@ def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | N
 
     It is the busy time of the cores minus the processor time of the runner itself.
     """
-    own_ticks = readings.parsed(OWN_STAT, parse_own_ticks)
+    own_ticks = readings.numbers(OWN_STAT)
     moments = [
         (runner_ticks, ticks)
         for runner_ticks, (_, ticks) in zip(own_ticks, core_ticks(readings), strict=False)
@@ -103,15 +104,6 @@ def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | N
     if total < TICKS_MIN * len(cpus) or runner < 0 or busy < 0:
         return None
     return 100 * max(0, busy - runner) / total
-
-
-def parse_own_ticks(value: NodeValue) -> int | None:
-    """User and system ticks of the sampling process with all its threads."""
-    # The process name is in parentheses and may contain anything.
-    words = value.rpartition(")")[2].split() if isinstance(value, str) else []
-    if len(words) > 12 and words[11].isdecimal() and words[12].isdecimal():
-        return int(words[11]) + int(words[12])
-    return None
 
 
 def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries | None:
@@ -156,13 +148,14 @@ def gpu_util_pct(readings: Readings, node: str | None) -> float | None:
 
 def memory_used_mb(readings: Readings) -> list[tuple[int, float]]:
     """The memory in use over time: all of it but what is available."""
-    used = readings.parsed(MEMINFO, _parse_used_mb)
-    return [(t_ns, mb) for t_ns, mb in zip(readings.t_ns, used, strict=False) if mb is not None]
+    rows = zip(readings.t_ns, readings.parsed(MEMINFO, parse_memory), strict=False)
+    return [(t_ns, (memory[0] - memory[1]) / 1024) for t_ns, memory in rows if memory]
 
 
-def _parse_used_mb(value: NodeValue) -> float | None:
-    match = _USED.search(value) if isinstance(value, str) else None
-    return (int(match[1]) - int(match[2])) / 1024 if match else None
+def parse_memory(value: NodeValue) -> tuple[int, ...] | None:
+    """Memory and swap in kB, each in total and how much is available."""
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    return tuple(map(int, match.groups())) if match else None
 
 
 def swap_used_kb(meminfo: Mapping[str, int]) -> int | None:
@@ -174,11 +167,10 @@ def swap_used_kb(meminfo: Mapping[str, int]) -> int | None:
 
 def swapped_mb(readings: Readings, before_kb: int | None) -> float | None:
     """By how much swap grew during a run at most, compared with before the run."""
-    texts = {text for text in readings.column(MEMINFO) if isinstance(text, str)}
-    matches = [match for text in texts if (match := _SWAP.search(text))]
-    if before_kb is None or not matches:
+    rows = {memory for memory in readings.parsed(MEMINFO, parse_memory) if memory}
+    if before_kb is None or not rows:
         return None
-    used_kb = max(int(match[1]) - int(match[2]) for match in matches)
+    used_kb = max(memory[2] - memory[3] for memory in rows)
     return max(0, used_kb - before_kb) / 1024
 
 

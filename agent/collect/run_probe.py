@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from agent.collect.cpu_usage import (
     CORES_MARK,
+    CYCLES,
+    CYCLES_MARK,
     MEMINFO,
+    MEMORY_MARK,
     OWN_STAT,
     STAT,
+    TICKS_MARK,
     WHOLE_MARK,
     gpu_load_node,
     parse_meminfo,
@@ -82,7 +86,8 @@ class RunProbe:
             nodes += [
                 f"{residency_node(facts, policy)}{WHOLE_MARK}" for policy in self.requested_khz
             ]
-        nodes += [f"{STAT}{CORES_MARK}", OWN_STAT, f"{MEMINFO}{WHOLE_MARK}", f"{TASKS}{MASKS_MARK}"]
+        nodes += [f"{STAT}{CORES_MARK}", f"{OWN_STAT}{TICKS_MARK}", f"{MEMINFO}{MEMORY_MARK}"]
+        nodes += [f"{TASKS}{MASKS_MARK}", f"{CYCLES}{CYCLES_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
         nodes += [node for meter in self.rails for node in sampled_meter_nodes(meter)]

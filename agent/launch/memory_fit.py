@@ -14,7 +14,7 @@ from workloads.protocol.memory_outcome import ENGINE_OVERHEAD_MB
 USABLE_SHARE = 0.9  # of MemAvailable: the kernel's estimate is optimistic
 EXHAUSTED_SHARE = 0.1  # of MemTotal; phones begin to kill processes at about this much
 
-_MEMINFO = re.compile(r"MemTotal:\s+(\d{1,12}) kB.*?MemAvailable:\s+(\d{1,12}) kB")
+_MEMORY = re.compile(r'"(\d{1,12}) (\d{1,12}) \d{1,12} \d{1,12}"')  # see the runner's contract
 
 
 def planned_mb(plan: bytes) -> float | None:
@@ -43,5 +43,5 @@ def check_fits(plan: bytes, meminfo: str) -> None:
 
 def was_out_of_memory(readings: str) -> bool:
     """Whether hardly any memory was left in the last of some readings."""
-    rows = _MEMINFO.findall(readings)
+    rows = _MEMORY.findall(readings)
     return bool(rows) and int(rows[-1][1]) < EXHAUSTED_SHARE * int(rows[-1][0])

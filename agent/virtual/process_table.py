@@ -38,6 +38,7 @@ class Process:
     on_mask_change: Callable[[int], None] | None = None
     task: "asyncio.Task[int] | None" = None
     cpu_s: Callable[[], float] = float  # CPU time so far; most processes use hardly any
+    cycles: Callable[[], float] = float  # of the processor, in that time
     state: str = "S"
     state_before_stop: str = "S"  # restored by SIGCONT
     # set by SIGCONT; None while the process is not stopped

@@ -13,6 +13,7 @@
 #include "../engine/int_math.h"
 #include "../engine/os.h"
 #include "commands.h"
+#include "cycles.h"
 #include "sampler.h"
 
 enum {
@@ -531,6 +532,7 @@ static bool open_run(struct run_state *state) {
         .storage = stored ? state->settings->folder : NULL,
     };
     state->executor.plan = plan;
+    cycles_open(); /* before the threads of the executor */
     write_hello(state, mask);
     if (!jsonl_flush(&state->out) ||
         !executor_open(&state->executor, plan, &data, &state->settings->device, mask,

@@ -140,17 +140,24 @@
  *   win every benchmark. The same holds for a loss that is not finite.
  *
  * sample DIR
- *   Reads DIR/nodes (one per line: PATH, or PATH<TAB>cores|whole|masks), keeps the nodes open, and
- *   appends to DIR/readings.jsonl:
+ *   Reads DIR/nodes (one per line: PATH, or PATH<TAB>FORM), keeps the nodes open, and appends to
+ *   DIR/readings.jsonl:
  *     {"line":"nodes","paths":["/sys/class/thermal/thermal_zone3/temp", ...]}
  *     {"line":"reading","t_ns":T,"v":[V, ...]}          one per period, in the order of paths
  *   V is the first line of the node: a JSON integer where it is one, else text of at most 256
- *   bytes; null where the node cannot be read. For a node marked "cores", which has the format of
- *   /proc/stat, V is the text "CPU:BUSY/TOTAL CPU:BUSY/TOTAL ..." in ticks, for every core that is
- *   online. For a node marked "whole", V is all its lines as one text, joined by ";", of at most
- *   1024 bytes. For a folder of tasks marked "masks", such as /proc/self/task, V is the text
- *   "THREADS ALL ANY": the number of threads besides the sampler, and the cores that all of them
- *   and that any of them may use, as hexadecimal masks. Ends after --seconds (default 60) and
+ *   bytes; null where the node cannot be read. FORM asks for something else than the first line:
+ *     cores   of /proc/stat: the text "CPU:BUSY/TOTAL CPU:BUSY/TOTAL ..." in ticks, for every core
+ *             that is online
+ *     whole   all lines as one text, joined by ";", of at most 1024 bytes
+ *     ticks   of /proc/PID/stat: user and system time of the process, as an integer
+ *     memory  of /proc/meminfo: the text "TOTAL AVAILABLE SWAP_TOTAL SWAP_FREE" in kB
+ *     masks   of a folder of tasks, such as /proc/self/task: the text "THREADS ALL ANY", the number
+ *             of threads besides the sampler, and the cores that all of them and that any of them
+ *             may use, as hexadecimal masks
+ *     cycles  of /proc/self: the text "CYCLES/NS", the cycles that the processor counted for
+ *             this process, and the time in which it did; null where the kernel does not allow it,
+ *             and for the command `sample`, which does no work
+ *   masks and cycles are read at most five times per second. Ends after --seconds (default 60) and
  *   prints the record "sampler", as in run.
  *
  * watchdog DIR

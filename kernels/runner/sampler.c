@@ -16,6 +16,7 @@
 
 #include "../engine/os.h"
 #include "commands.h"
+#include "cycles.h"
 
 enum {
     NODES_MAX = 256,
@@ -28,15 +29,27 @@ enum {
 };
 
 static const int64_t FLUSH_NS = 900000000;
-static const int64_t MASKS_NS = 200000000; /* affinity masks are read again after this time */
+static const int64_t SLOW_NS = 200000000; /* masks and cycles are read again after this time */
 static const double PERIOD_MIN_MS = 5;
 
-enum form { FORM_LINE, FORM_CORES, FORM_WHOLE, FORM_MASKS };
+enum form {
+    FORM_LINE,
+    FORM_CORES,
+    FORM_WHOLE,
+    FORM_TICKS,
+    FORM_MEMORY,
+    FORM_MASKS, /* from here on: no content of the node itself */
+    FORM_CYCLES,
+    FORMS
+};
 
 struct node {
     const char *path;
     enum form form;
     int file; /* -1: does not exist, or is not readable */
+    int64_t read_at;
+    char text[64]; /* of masks and cycles, when they were last read */
+    size_t length;
 };
 
 struct sampler {
@@ -52,16 +65,14 @@ struct sampler {
     pthread_t thread;
     bool is_command; /* the command `sample`, which SIGTERM ends at once */
     atomic_bool ending, failed, finished;
-    int64_t masks_read;
-    char masks[64];
-    size_t masks_length;
     char bytes[NODE_BYTES]; /* of the current node */
 };
 
 /* ---- the list of nodes ---- */
 
 static bool add_node(struct sampler *sampler, char *line) {
-    static const char *const forms[] = {"", "cores", "whole", "masks"};
+    static const char *const forms[] = {"",      "cores",  "whole", "ticks",
+                                        "memory", "masks", "cycles"};
     char *mark = strchr(line, '\t');
     struct node *node = &sampler->node[sampler->nodes];
     if (mark != NULL) {
@@ -75,14 +86,14 @@ static bool add_node(struct sampler *sampler, char *line) {
                          NODES_MAX);
     }
     *node = (struct node){.path = line, .file = -1};
-    for (int form = FORM_CORES; form <= FORM_MASKS; form++) {
+    for (int form = FORM_CORES; form < FORMS; form++) {
         if (mark != NULL && strcmp(mark, forms[form]) == 0) {
             node->form = (enum form)form;
         }
     }
     if (mark != NULL && node->form == FORM_LINE) {
         return fault_set(&sampler->fault, STATUS_USAGE,
-                         "'%.40s' is not a node format; use cores, whole or masks", mark);
+                         "'%.40s' is not a node format; see the runner's contract", mark);
     }
     sampler->nodes++;
     return true;
@@ -265,7 +276,7 @@ static void write_cores(struct jsonl_writer *out, const char *text, size_t lengt
 }
 
 /* Reads the affinity mask of every thread in the folder of tasks, except that of the sampler. */
-static void read_masks(struct sampler *sampler, int folder) {
+static size_t read_masks(struct sampler *sampler, int folder, char *text) {
     uint64_t all = UINT64_MAX, any = 0, threads = 0;
     long count;
     lseek(folder, 0, SEEK_SET);
@@ -286,31 +297,91 @@ static void read_masks(struct sampler *sampler, int folder) {
             }
         }
     }
-    size_t used = format_integer(sampler->masks, threads, 10);
-    sampler->masks[used++] = ' ';
-    used += format_integer(sampler->masks + used, threads == 0 ? 0 : all, 16);
-    sampler->masks[used++] = ' ';
-    sampler->masks_length = used + format_integer(sampler->masks + used, any, 16);
+    size_t used = format_integer(text, threads, 10);
+    text[used++] = ' ';
+    used += format_integer(text + used, threads == 0 ? 0 : all, 16);
+    text[used++] = ' ';
+    return used + format_integer(text + used, any, 16);
 }
 
-static void write_masks(struct sampler *sampler, int folder) {
-    int64_t now = now_ns();
-    if (sampler->masks_length == 0 || now - sampler->masks_read >= MASKS_NS) {
-        sampler->masks_read = now;
-        read_masks(sampler, folder);
+static size_t read_cycles(char *text) {
+    int64_t cycles, ns;
+    if (!cycles_read(&cycles, &ns)) {
+        return 0;
     }
-    json_text(&sampler->out, NULL, sampler->masks, sampler->masks_length);
+    size_t used = format_integer(text, (uint64_t)cycles, 10);
+    text[used++] = '/';
+    return used + format_integer(text + used, (uint64_t)ns, 10);
+}
+
+/* What takes long to read, or interrupts the cores that are measured, is read less often. */
+static void write_slow_value(struct sampler *sampler, struct node *node) {
+    int64_t now = now_ns();
+    if (node->length == 0 || now - node->read_at >= SLOW_NS) {
+        node->read_at = now;
+        node->length = node->form == FORM_MASKS ? read_masks(sampler, node->file, node->text)
+                       : sampler->is_command    ? 0
+                                                : read_cycles(node->text);
+    }
+    if (node->length == 0) {
+        json_null(&sampler->out, NULL);
+    } else {
+        json_text(&sampler->out, NULL, node->text, node->length);
+    }
+}
+
+static uint64_t parse_digits(const char *at) {
+    uint64_t number = 0;
+    while (is_space(*at)) {
+        at++;
+    }
+    for (; is_digit(*at); at++) {
+        number = number * 10 + (uint64_t)(*at - '0');
+    }
+    return number;
+}
+
+/* Writes the sum of words 14 and 15 of /proc/PID/stat: user and system time. */
+static void write_ticks(struct jsonl_writer *out, const char *text) {
+    const char *at = strrchr(text, ')'); /* the name of the process may contain anything */
+    for (int word = 2; at != NULL && word < 14; word++) {
+        at = strchr(at + 1, ' ');
+    }
+    const char *system = at == NULL ? NULL : strchr(at + 1, ' ');
+    if (system == NULL) {
+        json_null(out, NULL);
+    } else {
+        json_int(out, NULL, (int64_t)(parse_digits(at) + parse_digits(system)));
+    }
+}
+
+static void write_memory_rows(struct jsonl_writer *out, const char *text) {
+    static const char *const names[] = {"MemTotal:", "MemAvailable:", "SwapTotal:", "SwapFree:"};
+    char rows[96];
+    size_t used = 0;
+    for (int i = 0; i < 4; i++) {
+        const char *row = strstr(text, names[i]);
+        if (row == NULL) {
+            json_null(out, NULL);
+            return;
+        }
+        if (used > 0) {
+            rows[used++] = ' ';
+        }
+        used += format_integer(rows + used, parse_digits(row + strlen(names[i])), 10);
+    }
+    json_text(out, NULL, rows, used);
 }
 
 static void write_node_value(struct sampler *sampler, struct node *node) {
     struct jsonl_writer *out = &sampler->out;
-    if (node->form == FORM_MASKS && node->file >= 0) {
-        write_masks(sampler, node->file);
+    if (node->form >= FORM_MASKS && node->file >= 0) {
+        write_slow_value(sampler, node);
         return;
     }
-    size_t size = node->form == FORM_CORES   ? NODE_BYTES
-                  : node->form == FORM_WHOLE ? 2 * WHOLE_BYTES_MAX
-                                             : 2 * TEXT_BYTES_MAX;
+    size_t size = node->form == FORM_CORES                                  ? NODE_BYTES - 1
+                  : node->form == FORM_WHOLE || node->form == FORM_MEMORY ? 2 * WHOLE_BYTES_MAX
+                                                                            : 2 * TEXT_BYTES_MAX;
     ssize_t count = node->file < 0 ? -1 : pread(node->file, sampler->bytes, size, 0);
     if (count < 0 || json_room(out) < 6 * WHOLE_BYTES_MAX + 2 * NODES_MAX * 5) {
         if (node->file >= 0 && count < 0) {
@@ -319,10 +390,17 @@ static void write_node_value(struct sampler *sampler, struct node *node) {
             node->file = -1;
         }
         json_null(out, NULL);
-    } else if (node->form == FORM_CORES) {
+        return;
+    }
+    sampler->bytes[count] = '\0';
+    if (node->form == FORM_CORES) {
         write_cores(out, sampler->bytes, (size_t)count);
     } else if (node->form == FORM_WHOLE) {
         write_all_lines(out, sampler->bytes, (size_t)count);
+    } else if (node->form == FORM_TICKS) {
+        write_ticks(out, sampler->bytes);
+    } else if (node->form == FORM_MEMORY) {
+        write_memory_rows(out, sampler->bytes);
     } else {
         write_first_line(out, sampler->bytes, (size_t)count);
     }

@@ -75,12 +75,12 @@ def test_the_load_of_the_gpu_is_parsed(folder: str, node: str, texts: tuple[str,
 
 
 def test_swapped_memory_is_counted() -> None:
-    rows = [f"MemTotal: 99 kB;SwapTotal: 4096 kB;SwapFree: {free} kB" for free in (4000, 976, 2000)]
+    rows = [f"99 50 4096 {free}" for free in (4000, 976, 2000)]
     assert swapped_mb(readings(MEMINFO, *rows), before_kb=96) == pytest.approx(3024 / 1024)
     assert (
         swapped_mb(readings(MEMINFO, rows[0]), before_kb=200) == 0
     )  # other processes' pages came back
-    assert swapped_mb(readings(MEMINFO, "MemTotal: 1 kB"), before_kb=96) is None
+    assert swapped_mb(readings(MEMINFO, "99 50"), before_kb=96) is None
     assert swapped_mb(readings(MEMINFO, *rows), before_kb=None) is None
 
 
@@ -88,11 +88,9 @@ def test_the_share_of_other_processes_is_what_the_runner_did_not_use() -> None:
     """Two cores are busy for two seconds each; the runner had three of these four seconds."""
     stat = ("0:0/0 1:0/0", "0:100/100 1:100/100", "0:200/200 1:200/200")
     sampled = readings(STAT, *stat)
-    sampled.columns[OWN_STAT] = [
-        f"7 (an (odd) name) R 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0" for ticks in (10, 160, 310)
-    ]
+    sampled.columns[OWN_STAT] = [10, 160, 310]
     assert own_cores_shared_pct(sampled, (0, 1)) == pytest.approx(25.0)
     assert own_cores_shared_pct(sampled, (0, 2)) is None, "core 2 was never read"
     nonsense = readings(STAT, *stat)
-    nonsense.columns[OWN_STAT] = ["7 (short)", None, "nonsense"]
+    nonsense.columns[OWN_STAT] = ["7 (short)", None, "1"]
     assert own_cores_shared_pct(nonsense, (0, 1)) is None

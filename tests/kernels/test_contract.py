@@ -287,11 +287,16 @@ def test_nodes_are_sampled_during_a_run(ready: RunnerHome) -> None:
     stat = (
         b"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 1 0\ncpu7 10 0 0 90 0 0 0 0 0 0\nintr 5\n"
     )
+    rows = {"MemTotal": 9, "MemFree": 1, "MemAvailable": 12345, "SwapTotal": 0, "SwapFree": 77}
+    meminfo = "".join(f"{name + ':':<16}{kb:>8} kB\n" for name, kb in rows.items()).encode()
     ready.put("number", b"-42\nmore\n")
     ready.put("text", b" Not charging \n")
     ready.put("table", table)
     ready.put("stat", stat)
+    ready.put("ticks", b"7 (a (odd) name) R 1 1 1 0 -1 0 0 0 0 0 30 12 5 5 20\n")
+    ready.put("meminfo", meminfo)
     marks = {"number": "", "text": "", "nowhere": "", "table": "\twhole", "stat": "\tcores"}
+    marks |= {"ticks": "\tticks", "meminfo": "\tmemory"}
     listed = "".join(f"{ready.home}/{name}{mark}\n" for name, mark in marks.items())
     ready.put("dir/nodes", listed.encode())
     seconds = 2 * ready.unit_s
@@ -302,7 +307,8 @@ def test_nodes_are_sampled_during_a_run(ready: RunnerHome) -> None:
     assert [f"{ready.home}/{name}" for name in marks] == opening["paths"]
     cores = "0:27/36 7:10/100"
     for reading in readings:
-        assert [-42, "Not charging", None, "1 2;30 4", cores] == reading["v"]
+        values = [-42, "Not charging", None, "1 2;30 4", cores, 42, "9 12345 0 77"]
+        assert values == reading["v"]
     assert 8 <= len(readings) <= 24
     moments = [reading["t_ns"] for reading in readings]
     assert all(sooner < later for sooner, later in pairwise(moments))
@@ -313,6 +319,27 @@ def test_nodes_are_sampled_during_a_run(ready: RunnerHome) -> None:
     assert 0 <= sampler["late_p50_ns"] <= sampler["late_p99_ns"]
     parsed = parse_readings(ready.sh("cat dir/readings.jsonl").out.encode())
     assert [-42] * len(readings) == parsed.numbers(f"{ready.home}/number")
+
+
+def test_content_of_another_form_is_null(ready: RunnerHome) -> None:
+    ready.put("text", b"7 (short) 1 2\n")
+    forms = ("ticks", "memory")
+    listed = "".join(f"{ready.home}/text\t{form}\n" for form in forms)
+    ready.put("dir/nodes", listed.encode())
+    words = f"--seconds {ready.unit_s / 10} --period-ms {round(50 * ready.unit_s)}"
+    assert ready.sh(f"./runner sample dir {words}").status == 0
+    assert lines(ready, "readings.jsonl")[-1]["v"] == [None, None]
+
+
+def test_cycles_rise_with_the_work_where_they_are_counted(ready: RunnerHome) -> None:
+    """Where the kernel does not allow it, such as here for the shell's user, they are null."""
+    ready.put("dir/nodes", b"/proc/self\tcycles\n")
+    words = f"--steps 1 --seconds {2 * ready.unit_s} --period-ms {round(100 * ready.unit_s)}"
+    assert ready.sh(f"./runner run plan dir {words}").status == 0
+    _, *readings = lines(ready, "readings.jsonl")
+    counted = [list(map(int, value.split("/"))) for (value,) in (r["v"] for r in readings) if value]
+    for (cycles, ns), (later, later_ns) in pairwise(counted):
+        assert 0 <= later - cycles <= 10 * (later_ns - ns)
 
 
 def test_the_masks_of_all_threads_are_sampled(ready: RunnerHome) -> None:

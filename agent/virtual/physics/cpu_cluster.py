@@ -72,6 +72,11 @@ class CpuCluster:
         return self.profile.capacity / self.ladder[-1]
 
     @property
+    def counted_khz(self) -> float:
+        """Return the clock that a counter of cycles sees."""
+        return self.running_khz / self.profile.work_shares[self.rung]
+
+    @property
     def running_khz(self) -> float:
         """Return the clock that does the work: some steps run slower than they say."""
         return self.clock_khz * self.profile.work_shares[self.rung]

@@ -163,7 +163,12 @@ class Soc:
                 self.busy_s[cpu] += busy
                 self.idle_s[cpu] += seconds - busy
         for load in self.loads:
-            load.cpu_s += seconds * load.busy_share * sum(load.shares.values())
+            busy_s = seconds * load.busy_share
+            load.cpu_s += busy_s * sum(load.shares.values())
+            khz = sum(
+                share * self.cluster_of(cpu).counted_khz for cpu, share in load.shares.items()
+            )
+            load.cycles += 1e3 * busy_s * khz * self.hidden_speed_share
 
     def set_suspended(self, is_suspended: bool) -> None:
         """Suspend or resume the phone; suspended time is not counted."""

@@ -30,6 +30,7 @@ class CoreLoad:
     busy_share: float = 1.0  # share of the time in which its threads are not idle
     shares: dict[int, float] = field(default_factory=dict)
     cpu_s: float = 0.0  # CPU time of all threads so far
+    cycles: float = 0.0  # of the processor in that time
 
     def apply_timing(self, timing: StepTiming) -> None:
         """Adopt the activity and memory traffic of a step."""

@@ -1,5 +1,6 @@
 """The runner's sampler: reads the listed nodes once per period, at exact model times."""
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -95,6 +96,8 @@ class NodeSampler:
 
     def _find_node(self, path: str, reading_mode: str) -> LiveNode:
         """Return the node behind a path, to be read as a number or a text."""
+        if reading_mode == "cycles":  # counters are for root
+            return live_node(self._cycles) if self._uid == 0 else _UNREADABLE
         try:
             process_path = path.replace("/proc/self/", f"/proc/{self._process.pid}/", 1)
             node, _ = self._phone.tree.resolve(process_path, self._uid)
@@ -106,6 +109,10 @@ class NodeSampler:
             return live_node(self._thread_masks)
         if reading_mode == "cores":
             return live_node(lambda: core_times(self._content(node)))
+        if reading_mode == "ticks":
+            return live_node(lambda: _process_ticks(self._content(node)))
+        if reading_mode == "memory":
+            return live_node(lambda: _memory_rows(self._content(node)))
         if reading_mode == "whole":
             return live_node(lambda: _join_lines(self._content(node)))
         return node if isinstance(node, LiveNode) else live_node(lambda: self._content(node))
@@ -120,6 +127,13 @@ class NodeSampler:
         for mask in others:
             all_masks, any_masks = all_masks & mask, any_masks | mask
         return f"{1 + len(others)} {all_masks:x} {any_masks:x}"
+
+    def _cycles(self) -> str:
+        """Return the cycles of the process, and the time in which they were counted."""
+        cpu_s, cycles = self._process.cpu_s(), self._process.cycles()
+        if not cpu_s:
+            raise OSError(errno.ENODATA, "nothing was counted")
+        return f"{cycles:.0f}/{cpu_s * 1e9:.0f}"
 
     def _content(self, node: FileNode) -> str:
         return self._phone.tree.read_node(node).decode("utf-8", "replace")
@@ -150,6 +164,23 @@ def core_times(text: str) -> str:
             total = sum(ticks)
             cores.append(f"{name[3:]}:{total - ticks[3] - ticks[4]}/{total}")
     return " ".join(cores)
+
+
+def _process_ticks(text: str) -> str:
+    """Convert /proc/PID/stat to user and system time, in ticks."""
+    words = text.rpartition(")")[2].split()
+    if len(words) < 13:
+        raise OSError(errno.ENODATA, "not /proc/PID/stat")
+    return str(int(words[11]) + int(words[12]))
+
+
+def _memory_rows(text: str) -> str:
+    """Convert /proc/meminfo to memory and swap: total and available, in kB."""
+    rows = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    names = ("MemTotal", "MemAvailable", "SwapTotal", "SwapFree")
+    if not rows.keys() >= {*names}:
+        raise OSError(errno.ENODATA, "not /proc/meminfo")
+    return " ".join(rows[name].split()[0] for name in names)
 
 
 def _join_lines(text: str) -> str:

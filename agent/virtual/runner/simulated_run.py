@@ -63,7 +63,7 @@ class SimulatedRun:
         self._window_s = settings.window_s
         threads = plan.threads if plan.backend == "cpu" else 1
         self._load = CoreLoad(process.mask, threads, plan.engine, self._on_speed_change)
-        process.cpu_s = self._cpu_s
+        process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.cycles
         self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(process.mask))
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
