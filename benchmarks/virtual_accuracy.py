@@ -26,6 +26,7 @@ from agent.virtual.twin.core_power_model import family_model, running_rows
 from agent.virtual.twin.curve_error import LeftOut, LeftOutRow, cross_validate
 from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
 from agent.virtual.twin.fit_result import ERROR_QUANTILE, FitResult, stated_error
+from agent.virtual.twin.gpu_error import left_out_errors
 from agent.virtual.twin.measurements import load_measurements
 
 LEVEL = 0.95
@@ -89,18 +90,19 @@ def phone_figures() -> list[GroupFigures]:
         for group, found in fit.left_out.items() if fit.family != "memory" else ():
             merged.setdefault(group.partition(",")[0], []).extend(found)  # big cores first, as rows
         for left_out, errors in merged.items():
-            # The interval of each row comes from the errors of the others.
-            covered = sum(
-                abs(error) <= ERROR_QUANTILE * stated_error([*errors[:i], *errors[i + 1 :]])
-                for i, error in enumerate(errors)
-            )
-            middle = median(abs(math.exp(error) - 1) for error in errors)
-            p = binomial_p(covered, len(errors))
-            rank = _rank(fit, errors)
-            figures.append(
-                GroupFigures(fit.quantity, left_out, len(errors), middle, covered, p, rank)
-            )
+            figures.append(_log_group(fit.quantity, left_out, errors, _rank(fit, errors)))
     return figures
+
+
+def gpu_figures() -> list[GroupFigures]:
+    """Return the errors of what a step on a GPU consists of, on GPUs that were left out."""
+    errors = left_out_errors()
+    parts = {
+        "GPU kernels": errors.kernels,
+        "GPU starts": errors.starts,
+        "GPU copies": errors.copies,
+    }
+    return [_log_group(name, "GPU", list(logs)) for name, logs in parts.items()]
 
 
 def _rank(fit: FitResult, errors: Sequence[float]) -> float:
@@ -135,6 +137,19 @@ def trace_figures() -> str:
     )
 
 
+def _log_group(
+    quantity: str, left_out: str, errors: list[float], rank: float | None = None
+) -> GroupFigures:
+    """Return the figures of a group; the interval of each row comes from the other rows."""
+    covered = sum(
+        abs(error) <= ERROR_QUANTILE * stated_error([*errors[:i], *errors[i + 1 :]])
+        for i, error in enumerate(errors)
+    )
+    middle = median(abs(math.exp(error) - 1) for error in errors)
+    p = binomial_p(covered, len(errors))
+    return GroupFigures(quantity, left_out, len(errors), middle, covered, p, rank)
+
+
 def _group(quantity: str, left_out: str, rows: Sequence[LeftOutRow]) -> GroupFigures:
     covered = sum(row.is_covered for row in rows)
     return GroupFigures(
@@ -155,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     print(f"power of one core, fitted rows: median error {fit_error():.1%}")
     print(trace_figures())
-    figures = core_power_figures() + (phone_figures() if options.phones else [])
+    figures = core_power_figures() + gpu_figures() + (phone_figures() if options.phones else [])
     heading = f"{'quantity':<20} {'left out':<20} {'rows':>5} {'median':>7}"
     print(f"{heading} {'in 95 %':>8} {'p':>6} {'rank':>5}")
     for group in figures:

@@ -42,13 +42,15 @@ def list_profiles() -> None:
     """List the phone models.
 
     The last column says what was measured: the phone itself (calibrated), only cores of its SoC
-    (extrapolated), or nothing (uncalibrated).
+    (extrapolated), or nothing (uncalibrated); and how wrong its numbers are, from the best to the
+    worst condition that was tested. 'farm virtual predict' says it for one condition.
 
     \b
     Example:
       farm virtual list
     """
     from agent.virtual.profiles import load_profile, profile_ids
+    from agent.virtual.twin.simulated_provenance import error_ranges
 
     for profile_id in profile_ids():
         profile = load_profile(profile_id)
@@ -57,6 +59,10 @@ def list_profiles() -> None:
             f"{profile.id:<18} {profile.name:<24} {profile.soc:<9} {cores:<6} "
             f"Android {profile.android:<3} {'rooted' if profile.rooted else 'stock':<7} "
             f"{profile.calibration}"
+            + "".join(
+                f", {name} ±{low:.0%} to {high:.0%}"
+                for name, (low, high) in error_ranges(profile).items()
+            )
         )
 
 

@@ -1,7 +1,6 @@
 """Virtual phones from facts files: the layout of a captured phone, the physics of a similar model.
 
-A facts file is what `farm phone capture` writes. This reader is independent of the agent's: what
-the agent misunderstands must not be misunderstood here in the same way.
+The layouts of the project's own models are facts files too; their physics is in the profiles.
 """
 
 import re
@@ -14,10 +13,10 @@ from typing import Any
 
 from agent.virtual.files.file_nodes import constant_node
 from agent.virtual.files.file_tree import FileTree
+from agent.virtual.layouts import raw_number, read_facts, zone_figures
 from agent.virtual.profiles import (
     ClusterProfile,
     GpuProfile,
-    HeatNode,
     LayoutProfile,
     PhoneProfile,
     ServiceProfile,
@@ -27,36 +26,14 @@ from agent.virtual.profiles import (
     profile_ids,
 )
 
-_SCHEMA = 1
 _SUFFIX = ".toml"
-_FILE_BYTES_MAX = 4 * 2**20
 _ROLES = ("little", "mid", "big", "prime")
 _ROLES_OF = {1: (2,), 2: (0, 2), 3: (0, 2, 3), 4: (0, 1, 2, 3)}
 _CPU = "/sys/devices/system/cpu"
-# Words in names of zones, and where such a sensor is; the others show their captured value.
-_WORDS: tuple[tuple[str, HeatNode], ...] = (
-    ("batt", "battery"),
-    ("skin", "body"),
-    ("quiet", "body"),
-    ("shell", "body"),
-    ("case", "body"),
-    ("msm_therm", "body"),
-    ("cpu", "die"),
-    ("cluster", "die"),
-    ("tsens", "die"),
-    ("big", "die"),
-    ("mid", "die"),
-    ("little", "die"),
-    ("mngs", "die"),
-    ("apollo", "die"),
-    ("soc_max", "die"),
-    ("soc_thermal", "die"),
-)
 _BATTERY_LEAVES = (
     *("capacity", "status", "temp", "current_now", "voltage_now", "charge_counter", "charge_full"),
     *("charge_full_design", "cycle_count", "health", "input_suspend", "charging_enabled"),
 )
-_DEAD_WORDS = ("step", "modem", "ocp", "cycle", "lvl", "charge", "cam")
 
 
 def is_facts_file(name: str) -> bool:
@@ -71,21 +48,7 @@ def is_facts_file(name: str) -> bool:
 
 def read_layout(path: Path) -> PhoneProfile:
     """Read a facts file into the profile of a virtual phone."""
-    try:
-        if path.stat().st_size > _FILE_BYTES_MAX:
-            raise ValueError(f"{path} is too large for a facts file")
-        facts = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
-    schema = facts.get("schema")
-    if not isinstance(schema, int) or schema < 1:
-        raise ValueError(f"{path} is not a facts file: it has no number `schema`")
-    if schema > _SCHEMA:
-        raise ValueError(
-            f"{path} has schema {schema}, this version reads {_SCHEMA}; update Farmhand"
-        )
+    facts = read_facts(path)
     try:
         return _profile(facts, re.sub(r"[^a-z0-9-]+", "-", path.stem.lower()))
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -96,13 +59,18 @@ def read_layout(path: Path) -> PhoneProfile:
 
 def apply_layout(tree: FileTree, layout: LayoutProfile) -> None:
     """Add the nodes that only the captured phone has, and hide those that its shell cannot read."""
-    for path, text in layout.texts.items():
-        if path in layout.dead or not tree.exists(path):
-            _, canonical = _locate(tree, path)
-            tree.add_node(canonical, constant_node(text))
+    add_missing_nodes(tree, layout.texts, layout.dead)
     for path in layout.unreadable:
         if tree.exists(path):
             tree.resolve(path)[0].selinux_denied = True
+
+
+def add_missing_nodes(tree: FileTree, texts: Mapping[str, str], dead: Sequence[str] = ()) -> None:
+    """Add nodes that the models do not have; those that are dead replace the model's."""
+    for path, text in texts.items():
+        if path in dead or not tree.exists(path):
+            _, canonical = _locate(tree, path)
+            tree.add_node(canonical, constant_node(text))
 
 
 def _locate(tree: FileTree, path: str) -> tuple[bool, str]:
@@ -265,30 +233,12 @@ def _zones(
     """The zones, and the texts of those that show no number."""
     zones, dead = [], {}
     for zone in facts.get("zone", ()):
-        temp = zone.get("temp")
-        number = int(temp) if temp is not None and re.fullmatch(r"\s*-?\d{1,9}\s*", temp) else None
+        number = raw_number(zone.get("temp"))
         if number is None:
-            dead[f"/sys/devices/virtual/thermal/thermal_zone{zone['number']}/temp"] = temp or ""
-        zones.append(_zone(zone, number, roles))
+            path = f"/sys/devices/virtual/thermal/thermal_zone{zone['number']}/temp"
+            dead[path] = zone.get("temp") or ""
+        zones.append(ZoneProfile.model_validate(zone_figures(zone, number, roles)))
     return tuple(zones), dead
-
-
-def _zone(zone: Mapping[str, Any], raw: int | None, roles: Sequence[str]) -> ZoneProfile:
-    name = zone["type"]
-    plain = name.lower().replace("-", "_")
-    node = next((node for word, node in _WORDS if word in plain), None)
-    is_dead = any(word in plain for word in _DEAD_WORDS)
-    alive = raw is not None and (10 < raw < 100 or 100 < raw < 1000 or 10_000 < raw < 100_000)
-    if raw is None or node is None or is_dead or not alive:
-        return ZoneProfile(number=zone["number"], type=name, node="body", frozen_mc=raw or 0)
-    return ZoneProfile(
-        number=zone["number"],
-        type=name,
-        node=node,
-        per_degree=1000 if raw >= 10_000 else 10 if raw > 100 else 1,
-        hotspot_k_per_w=1.5 if node == "die" else 0.0,
-        cluster=roles[-1] if node == "die" else None,
-    )
 
 
 def _hidden_zones(base: PhoneProfile) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.virtual.boot_state import boot_properties, boot_settings
 from agent.virtual.event_journal import EventJournal, JournalEvent
-from agent.virtual.facts_layout import apply_layout
+from agent.virtual.facts_layout import add_missing_nodes, apply_layout
 from agent.virtual.files.cgroup_nodes import add_cgroup_nodes
 from agent.virtual.files.cpu_nodes import add_cpu_nodes
 from agent.virtual.files.file_nodes import (
@@ -235,6 +235,7 @@ class VirtualPhone:
         )
         add_proc_nodes(tree, sources)
         add_cgroup_nodes(tree, self.soc, self.processes)
+        add_missing_nodes(tree, self.profile.nodes)
         if self.profile.layout is not None:
             apply_layout(tree, self.profile.layout)
         elif not self.profile.rooted:

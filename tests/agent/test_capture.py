@@ -19,14 +19,13 @@ from agent.phone.probe import interpret_reading, probe
 from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
 from kernels.runner_builds import runner_for
 from tests.agent.virtual_phones import VirtualPhone
+from tests.corpus import BY_NAME, FILES
 from tests.virtual.adb_host import wait_until
 from workloads.protocol.faults import FarmError, PhoneTrouble
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.unusable_phone import READY
 
-CORPUS = Path(__file__).parents[1] / "corpus" / "phones"
-ALL = sorted(CORPUS.glob("*.toml"))
-RUNNABLE = [path for path in ALL if read_facts_file(path).clock]
+RUNNABLE = [path for path in FILES if read_facts_file(path).clock]
 # A folder per core, cores that are offline, hidden zones with Sdhms, dead sensors, four clusters.
 CHOSEN = (
     *("huawei-mate-8", "xiaomi-mi-4c", "motorola-moto-g-5g-low-battery", "google-pixel-8-pro"),
@@ -108,7 +107,7 @@ def check_virtual_phones(adb: AdbServer, paths: list[Path]) -> None:
 
 
 def test_phones_of_the_corpus_run_as_virtual_ones(adb: AdbServer) -> None:
-    check_virtual_phones(adb, [CORPUS / f"{name}.toml" for name in CHOSEN])
+    check_virtual_phones(adb, [BY_NAME[name] for name in CHOSEN])
 
 
 @pytest.mark.slow
@@ -120,10 +119,10 @@ def test_every_phone_of_the_corpus_with_clocks_runs_as_a_virtual_one(adb: AdbSer
 def test_clocks_of_offline_cores_are_learned_by_root_and_missed_by_the_shell(
     adb: AdbServer, tmp_path: Path
 ) -> None:
-    text = (CORPUS / "xiaomi-mi-4c.toml").read_text()
+    text = BY_NAME["xiaomi-mi-4c"].read_text()
     rooted = tmp_path / "rooted.toml"
     rooted.write_text(text.replace("schema = 1", 'schema = 1\nroot = "su"'))
-    with served(adb, str(CORPUS / "xiaomi-mi-4c.toml"), f"{rooted}=ROOTED") as (fleet, addresses):
+    with served(adb, str(BY_NAME["xiaomi-mi-4c"]), f"{rooted}=ROOTED") as (fleet, addresses):
         found = [probed(adb, address) for address in addresses]
         assert [[bool(at.ladder_khz) for at in facts.clusters] for _, facts in found] == [
             [True, False],
@@ -136,7 +135,7 @@ def test_clocks_of_offline_cores_are_learned_by_root_and_missed_by_the_shell(
 
 def test_the_battery_level_of_a_phone_that_hides_its_nodes(adb: AdbServer, tmp_path: Path) -> None:
     """Its file has no node of the battery, so the virtual phone hides them all."""
-    file = CORPUS / "google-pixel-8-pro.toml"
+    file = BY_NAME["google-pixel-8-pro"]
     with served(adb, str(file)) as (fleet, (address,)):
         phone, _ = probed(adb, address)
         snapshot = take_snapshot(phone)
@@ -188,7 +187,7 @@ def test_phones_that_cannot_be_captured_are_one_sentence(adb: AdbServer, tmp_pat
 
 
 def test_a_probe_of_a_file_explains_unused_zones() -> None:
-    file = CORPUS / "motorola-moto-g-5g-low-battery.toml"
+    file = BY_NAME["motorola-moto-g-5g-low-battery"]
     shown = CliRunner().invoke(commands, ["probe", "--from", str(file)])
     assert "CPU        cpu-0-0-usr, " in shown.output
     assert "; hottest: 42.6 °C" in shown.output

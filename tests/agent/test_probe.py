@@ -150,7 +150,7 @@ def test_a_mali_phone_without_a_charging_switch_is_reported(
     assert (facts.gpu.name, facts.gpu.writable) == ("Mali-G715 MC7", True)
     assert facts.fixed_performance
     assert facts.charging is None
-    assert [zone.type for zone in facts.cpu_zones] == ["LITTLE", "MID", "BIG"]
+    assert [zone.type for zone in facts.cpu_zones] == ["BIG", "MID", "LITTLE"]
     assert facts.uncontrolled == ("charging cannot be stopped: this kernel has no switch for it",)
 
 

@@ -10,9 +10,8 @@ from agent.phone.facts_file import FactsFile, format_facts, parse_facts, read_fa
 from agent.phone.kernel_nodes import hottest_c, parse_cpus
 from agent.phone.probe import interpret_reading, soc_name
 from agent.phone.thermalservice import parse_thermalservice
+from tests.corpus import FILES
 from workloads.protocol.phone_facts import PhoneFacts, ThermalZone
-
-FILES = sorted((Path(__file__).parent / "phones").glob("*.toml"))
 
 
 @cache

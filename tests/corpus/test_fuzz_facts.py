@@ -22,10 +22,10 @@ from agent.phone.probe import interpret_reading, parse_serial
 from agent.phone.thermal_zones import examine_zones
 from agent.phone.thermalservice import parse_thermalservice
 from agent.virtual.facts_layout import read_layout
+from tests.corpus import FILES
 from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts, choose_cores
 
-FILES = sorted((Path(__file__).parent / "phones").glob("*.toml"))
 SEEDS = 12
 TEXTS = (
     *("", "\n", " ", "-", "0", "-1", "1e30", "nan", "NaN", "inf", "0x7f", "<unsupported>", "\x00"),

@@ -8,9 +8,12 @@ from agent.virtual.engines import engine_for
 from agent.virtual.physics.gpu_model import FEEDS, KERNELS, GpuSettings
 from agent.virtual.profiles import PhoneProfile, load_profile, profile_ids
 from agent.virtual.twin.durations import RunSpec, estimate_duration
+from agent.virtual.twin.fit_result import ERROR_QUANTILE, stated_error
+from agent.virtual.twin.gpu_error import left_out_errors
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 from agent.virtual.twin.predict import PredictionQuery, predict
 from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
+from benchmarks.virtual_accuracy import binomial_p
 
 TX2 = load_profile("nvidia-tx2")
 MEIZU = load_profile("meizu-16t")
@@ -135,7 +138,19 @@ def test_a_phone_that_was_fitted_on_its_cores_is_extrapolated_on_its_gpu() -> No
     trace = load_profile("samsung-s8-plus")
     assert provenance_by_family(trace, engine, "cpu", on_f0)["heat"]["model"] == "fitted"
     assert provenance_by_family(trace, engine, "opencl", on_f0)["heat"]["model"] == "extrapolated"
-    assert MEIZU.fitted is not None
-    errors = MEIZU.fitted.model_copy(update={"gpu_error_rel": {"time": 0.2}})
-    measured = MEIZU.model_copy(update={"fitted": errors})
-    assert provenance_by_family(measured, engine, "opencl")["time"]["error_rel"] == 0.2
+
+
+def test_a_step_on_a_gpu_states_the_error_of_what_it_spends_its_time_on() -> None:
+    def provenance(phone: str, workload: str, **settings: str) -> dict[str, object]:
+        query = PredictionQuery(workload, 32, backend="opencl", **settings)  # type: ignore[arg-type]
+        return predict(phone, query).provenance["time"]
+
+    small, large = (provenance("oneplus-6", name) for name in ("mlp-1", "sgemm-square"))
+    assert small["error_rel"] > 1.5 * large["error_rel"]  # type: ignore[operator]  # starts, products
+    assert provenance("oneplus-6", "densenet40")["model"] == "extrapolated"  # convolutions
+    assert provenance("vivo-x100", "mlp-1")["model"] == "uncalibrated"
+    assert provenance("nvidia-tx2", "mlp-1")["model"] == "uncalibrated"
+    errors = left_out_errors()
+    for logs in (errors.kernels, errors.starts, errors.copies):
+        inside = [abs(log) <= ERROR_QUANTILE * stated_error(logs) for log in logs]
+        assert binomial_p(sum(inside), len(inside)) > 0.01

@@ -25,6 +25,8 @@ _THERMAL = "/sys/devices/virtual/thermal"
 def add_thermal_nodes(tree: FileTree, soc: Soc) -> None:
     """Add zones and cooling devices to the tree."""
     for position, zone in enumerate(soc.zones):
+        if not zone.profile.listed:
+            continue
         number = zone.profile.number
         name = f"thermal_zone{position if number is None else number}"
         for leaf, node in _zone_nodes(soc, zone).items():

@@ -49,6 +49,11 @@ _KERNEL_START_S = 8e-6
 _QUEUE_SHARE = 0.5
 
 
+def kernel_gain(driver: str, kernel: str) -> float:
+    """Return where a kernel lies between the naive (0) and the best one (1)."""
+    return (_MALI_GAIN if driver == "mali" else _GAIN)[kernel]
+
+
 @dataclass(frozen=True, slots=True)
 class GpuSettings:
     """How a run uses the GPU: kernel of its matrix products, feed, and bytes of a batch."""
@@ -124,10 +129,15 @@ class GpuModel:
     def product_gflops(self, kernel: str) -> float:
         """Return the speed of a large matrix product at the present clock."""
         profile = self.profile
-        gain = (_MALI_GAIN if profile.driver == "mali" else _GAIN)[kernel]
+        gain = kernel_gain(profile.driver, kernel)
         share = profile.naive_share * float((profile.gemm_share / profile.naive_share) ** gain)
         clock_share = self.clock_khz / self.ladder[-1]
         return profile.peak_gflops * clock_share * share * self._speed_spread
+
+    def product_share(self, table: OpTable, kernel: str) -> float:
+        """Return the share of matrix products in the time of a step's kernels."""
+        op_s = self._launches(table, kernel).op_s
+        return float(op_s[table.is_product].sum() / op_s.sum())
 
     def time_step(
         self, table: OpTable, settings: GpuSettings, speed: ComputeSpeed

@@ -4,6 +4,7 @@ Between two changes everything is constant, so the state is only advanced when i
 something changes, by exactly the model time that has passed.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -25,6 +26,7 @@ _IDLE_LITTLE_BUSY = 0.06  # load of the little cores by background work
 _MISFIT_BUSY = 0.8  # a thread that is busy for more of its time leaves a frugal core
 # derived: half of the time of a miss passes in the clock domain of the core, the rest in memory.
 _CORE_GBS_EXPONENT = 0.5
+_LOWEST_VOTE_GBS = 0.3  # guessed: traffic that the lowest step serves, which an idle phone keeps on
 _SHORTEST_STALL = 0.25  # guessed: clocks and queues that run while nothing is done
 
 
@@ -300,8 +302,7 @@ class Soc:
             watts += cluster.base_w(die_c) if busy_cores else 0.0
             self._cluster_w[cluster.profile.role] = watts
         memory_w = sum(
-            load.gbs * self.profile.memory.watts_per_gbs
-            + load.shared_gbs * self.profile.memory.cache_watts_per_gbs * self._cache_volts(load)
+            load.gbs * self.profile.memory.watts_per_gbs + self._shared_w(load)
             for load in self.loads
         )
         self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
@@ -316,13 +317,19 @@ class Soc:
         )
         self._power_updated_at = self.model_clock.now
 
-    def _cache_volts(self, load: CoreLoad) -> float:
-        """Return the square of the caches' voltage, which follows the first thread's cluster,
-        relative to its highest value.
+    def _shared_w(self, load: CoreLoad) -> float:
+        """Return the power of shared caches and interconnect: their clock follows the traffic and
+        reaches its highest step long before the bandwidth is used up, their voltage follows the
+        first thread's cluster.
         """
+        memory = self.profile.memory
+        full_gbs = memory.full_vote_share * memory.bandwidth_gbs
+        voted = max(load.shared_gbs - _LOWEST_VOTE_GBS, 0.0) / full_gbs
+        clock_gbs = full_gbs * -math.expm1(-voted)
         first = self.cluster_of(load.first_cpu)
         highest = max(part.profile.power.volts_squared(part.ladder[-1]) for part in self.clusters)
-        return first.profile.power.volts_squared(first.running_khz) / highest
+        volts_squared = first.profile.power.volts_squared(first.running_khz) / highest
+        return clock_gbs * memory.cache_watts_per_gbs * volts_squared
 
     def _schedule_polls(self) -> None:
         """Schedule polls of the trips while there is load or throttling, and none otherwise."""

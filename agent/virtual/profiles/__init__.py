@@ -1,6 +1,7 @@
 """Profiles of phone models: reads and checks one TOML file per model.
 
-Every figure in a profile names its source; the code contains no figure of any phone.
+Every figure in a profile names its source; the code contains no figure of any phone. Which zones,
+nodes and properties a phone shows is in its layout.
 """
 
 import tomllib
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agent.virtual.layouts import layout_figures, layout_path
 from agent.virtual.socs import CorePower, CurveGrade, SocCluster, SocTable, load_soc
 from agent.virtual.socs.core_designs import CORE_DESIGNS
 
@@ -49,7 +51,10 @@ class MemoryProfile(_ProfilePart):
     cache_kb: float
     cache_gbs: float
     watts_per_gbs: float  # of main memory
-    cache_watts_per_gbs: float = 0.16  # of the caches and the interconnect that cores share
+    # of the caches and the interconnect that cores share, while traffic is low
+    cache_watts_per_gbs: float = 0.43
+    # of the bandwidth: traffic around which their clock stops rising
+    full_vote_share: float = 0.41
 
 
 class HeatProfile(_ProfilePart):
@@ -63,10 +68,10 @@ class HeatProfile(_ProfilePart):
     body_battery_k_per_w: float
     idle_w: float  # whole phone, screen at its dimmest, nothing running
     idle_die_share: float = 0.35
-    # The next three, and cache_watts_per_gbs: as fitted on the Meizu 16T, for all other phones.
-    vector_factor: float = 0.91  # power of a core in NEON code relative to its curve
-    stalled_share: float = 0.68  # relative to that, while a core alone waits for memory
-    scalar_share: float = 0.71  # relative to that, in scalar code
+    # The next three, and both figures of shared caches: as fitted on the Meizu 16T, for all phones.
+    vector_factor: float = 0.83  # power of a core in NEON code relative to its curve
+    stalled_share: float = 0.76  # relative to that, while a core alone waits for memory
+    scalar_share: float = 0.49  # relative to that, in scalar code
 
 
 class ZoneProfile(_ProfilePart):
@@ -82,6 +87,7 @@ class ZoneProfile(_ProfilePart):
     trip_c: float | None = None
     frozen_mc: int | None = None  # vendors leave sensors unconnected, which read a constant
     number: int | None = None  # of thermal_zoneN; None: its place in the list
+    listed: bool = True  # False: a sensor of the thermal HAL, without a node
     depletion: bool = False  # shows 100 minus the battery's level: a governor reads it like a zone
 
 
@@ -186,7 +192,6 @@ class FittedBlock(_ProfilePart):
     clocks_khz: dict[str, tuple[int, int]] = {}  # lowest and highest pinned clock by role
     # by family of metrics, by what was left out: mean absolute relative errors
     error_rel: dict[str, dict[str, float]] = {}
-    gpu_error_rel: dict[str, float] = {}  # by family, for work on the GPU
     values: dict[str, float] = {}  # by path, such as "heat.body_j_per_k" or "cluster.big.capacity"
 
 
@@ -237,6 +242,7 @@ class PhoneProfile(_ProfilePart):
     soc: str
     soc_table: str  # id of the table that the clusters come from
     top_khz: dict[str, int] = {}  # highest clock by role, if the maker set it below the SoC's
+    layout_file: str  # name of a layout of the project, or path of a facts file
     rooted: bool
     android: str
     sdk: int
@@ -260,6 +266,7 @@ class PhoneProfile(_ProfilePart):
     tier: Literal["low", "mid", "high", "board"]
     scalar_ipc: float  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
     fitted: FittedBlock | None = None
+    nodes: dict[str, str] = {}  # of its layout: text of nodes that no model has
     layout: LayoutProfile | None = None  # of a captured phone
 
     @property
@@ -301,11 +308,19 @@ def load_profile(profile_id: str) -> PhoneProfile:
 
 
 def assemble_profile(figures: dict[str, Any], soc: SocTable) -> PhoneProfile:
-    """Put a phone together: the clusters of its SoC, and its own body and layout."""
+    """Put a phone together: the clusters of its SoC, its own body, and the layout of a capture."""
     top_khz = figures.get("top_khz", {})
     clusters = [_cluster_profile(soc, part, top_khz.get(part.role)) for part in soc.cluster]
     ipc = max(part.work_per_mhz for part in soc.cluster) / _A76_COREMARK_PER_MHZ
-    return PhoneProfile.model_validate({"scalar_ipc": ipc, **figures, "cluster": clusters})
+    layout = layout_figures(
+        layout_path(figures["layout_file"]),
+        figures["zone"],
+        {policy["zone"] for policy in figures["throttle"]},
+        [part.role for part in soc.cluster],
+        figures.get("build", {}),
+    )
+    whole = {"scalar_ipc": ipc, **figures, **layout, "cluster": clusters}
+    return PhoneProfile.model_validate(whole)
 
 
 def _cluster_profile(soc: SocTable, part: SocCluster, top_khz: int | None) -> ClusterProfile:

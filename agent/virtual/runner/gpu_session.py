@@ -31,6 +31,9 @@ class OpenCLOptions:
     kernel: str = "tuned"
     feed: str = "resident"
 
+    def settings(self, plan: PlanHeader) -> GpuSettings:
+        return GpuSettings(self.kernel, self.feed, plan.batch_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSession:
@@ -81,7 +84,7 @@ class SessionOpener:
         uses_records = records and options.kernel == "tuned"
         return GpuSession(
             device,
-            GpuSettings(options.kernel, options.feed, plan.batch_bytes),
+            options.settings(plan),
             build_s=programs * device.build_ms / 1e3,
             copy_s=copied / (self._gpu.copy_gbs * 1e9),
             programs=programs,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agent.virtual.files.file_tree import error_text
 from agent.virtual.model_clock import ModelClock, ScheduledAction
+from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_model import CpuStepModel, GpuStepModel, StepModel
 from agent.virtual.physics.step_timing import OpTable
 from agent.virtual.process_table import Process
@@ -45,6 +46,11 @@ class RunPreparation:
     options: OpenCLOptions
     reads_storage: bool
     has_data_file: bool
+
+    @property
+    def gpu_settings(self) -> GpuSettings:
+        """Return how a run would use the GPU."""
+        return self.options.settings(self.plan)
 
     def prepare(self) -> PreparedRun:
         """Check everything, or fail as the runner would."""

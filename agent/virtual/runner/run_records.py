@@ -3,18 +3,25 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.virtual.physics.step_timing import Array, SimulatedOp, StepTiming
+from agent.virtual.physics.gpu_model import GpuSettings
+from agent.virtual.physics.step_timing import Array, OpTable, SimulatedOp, StepTiming
 from agent.virtual.process_table import Process
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.runner_contract import CONTRACT, RunnerRecord
+from agent.virtual.twin.gpu_error import gpu_time_error
 from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 from agent.virtual.virtual_phone import VirtualPhone
 
 _TRACE_OPS_MAX = 2000  # per line; the contract's limit of 64 KiB has room for more
 
 
-def hello_record(phone: VirtualPhone, process: Process, plan: PlanHeader) -> RunnerRecord:
+def hello_record(
+    phone: VirtualPhone, process: Process, plan: PlanHeader, gpu: GpuSettings
+) -> RunnerRecord:
     """Return the first record of a run."""
+    gpu_error = None
+    if plan.backend != "cpu":
+        gpu_error = gpu_time_error(phone.profile, OpTable(plan.ops, plan.engine), gpu)
     return {
         "line": "hello",
         "contract": CONTRACT,
@@ -27,7 +34,7 @@ def hello_record(phone: VirtualPhone, process: Process, plan: PlanHeader) -> Run
             phone.profile,
             plan.engine,
             plan.backend,
-            RunCondition.of(phone.soc, process.mask, plan.training),
+            RunCondition.of(phone.soc, process.mask, plan.training, gpu_error),
         ),
     }
 

@@ -92,7 +92,9 @@ class SimulatedRun:
         """Allocate memory, write hello, and start the work."""
         self._allocate()
         self.process.state = "R"
-        self._output.write(hello_record(self.phone, self.process, self.plan))
+        self._output.write(
+            hello_record(self.phone, self.process, self.plan, self._preparation.gpu_settings)
+        )
         prepared = self._preparation.prepare()
         if prepared.seconds == 0:
             self._start_steps(prepared)

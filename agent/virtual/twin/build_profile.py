@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.virtual.layouts import layout_path, read_facts
 from agent.virtual.profiles import PhoneProfile, assemble_profile, profile_path
 from agent.virtual.socs import SocTable
 
 _SIZE_MAX = 4 << 20
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
-_DIE_ZONE = re.compile(r"cpu|tsens|big|little|mid|cluster|gpu|g3d|soc_thermal|cold", re.IGNORECASE)
-_BUILD_KEYS = ("ro.product", "ro.board", "ro.hardware", "ro.build.id")
 _PID_STEPS_SHARE = 0.3  # derived: of a PID controller's range, where it holds the skin
 
 
@@ -127,33 +126,24 @@ def _with_roles(figures: dict[str, Any], soc: SocTable) -> tuple[list[Any], list
 
 
 def _apply_facts(figures: dict[str, Any], path: Path) -> list[BuiltFigure]:
-    """Take zones and properties from a facts file, as `farm phone capture` writes it."""
+    """Take the layout from a facts file, as `farm phone capture` writes it."""
     try:
-        facts = tomllib.loads(path.read_bytes()[:_SIZE_MAX].decode("utf-8"))
-        properties = {str(key): str(value) for key, value in facts["properties"].items()}
-        types = [str(zone["type"]) for zone in facts.get("zone", ())]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        facts = read_facts(path)
+        types = {str(zone["type"]) for zone in facts.get("zone", ())}
+        count = len(facts["properties"])
+    except (ValueError, KeyError, TypeError) as error:
         raise InvalidBuild(f"{path.name} is not a facts file: {error}") from None
-    captured = {key: value for key, value in properties.items() if key.startswith(_BUILD_KEYS)}
-    figures["build"] = {**figures["build"], **captured}
-    known = {zone["type"]: zone for zone in figures["zone"]}
     watched = {policy["zone"] for policy in figures["throttle"]}
-    zones = [known.get(kind) or {"type": kind, "node": _node_of(kind)} for kind in types]
+    # Properties that the capture lacks are those of the body.
+    figures["build"] = read_facts(layout_path(figures["layout_file"]))["properties"]
+    figures["layout_file"] = str(path.resolve())
     # A policy's zone stays, even where the capture does not show it: some are virtual sensors.
-    zones += [zone for kind, zone in known.items() if kind in watched and kind not in types]
-    if types:
-        figures["zone"] = zones
+    figures["zone"] = [zone for zone in figures["zone"] if zone["type"] in types | watched]
     return [
-        BuiltFigure("properties", f"{len(captured)} of them", "measured", path.name),
+        BuiltFigure("properties", f"{count} of them", "measured", path.name),
         BuiltFigure("thermal zones", f"{len(types)} names", "measured", path.name),
         BuiltFigure("thermal zones", "their places", "guessed", "their names"),
     ]
-
-
-def _node_of(kind: str) -> str:
-    if "batt" in kind.lower():
-        return "battery"
-    return "die" if _DIE_ZONE.search(kind) else "body"
 
 
 def _apply_thermal(figures: dict[str, Any], path: Path, soc: SocTable) -> list[BuiltFigure]:

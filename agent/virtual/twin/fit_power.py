@@ -1,5 +1,6 @@
 """Fits the power of the Meizu 16T: the whole phone under schedutil, and above idle by core set."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,10 +18,12 @@ PRIORS = {
     "heat.vector_factor": Prior(1.0, 0.3),
     "heat.stalled_share": Prior(0.8, 0.3),
     "heat.scalar_share": Prior(0.6, 0.4),
-    "memory.cache_watts_per_gbs": Prior(0.12, 0.6),
+    "memory.cache_watts_per_gbs": Prior(0.3, 0.6),
+    "memory.full_vote_share": Prior(0.4, 0.6),
     "memory.watts_per_gbs": Prior(0.09, 0.5),
 }
 _SPREAD = 0.08
+_IDLE_SPREAD_W = 0.04  # of the idle power between the study's sessions: 0.754 and 0.841 W
 _SETTLE_S = 10.0  # the die is warm, the body is not
 
 
@@ -112,7 +115,11 @@ class _PowerResiduals:
         predicted = whole_phone_w(candidate, self._engine, self._whole)
         predicted += above_idle_w(candidate, self._engine, self._sets)
         measured = [row.power_w for row in self._whole] + [row.power_w for row in self._sets]
-        weights = [1.0] * len(self._whole) + [row.weight for row in self._sets]
+        # Power above idle is as uncertain as the idle power that was subtracted.
+        weights = [1.0] * len(self._whole) + [
+            row.weight / math.hypot(1.0, _IDLE_SPREAD_W / row.power_w / _SPREAD)
+            for row in self._sets
+        ]
         return np.asarray(
             np.array(weights) * np.log(np.array(predicted) / np.array(measured)) / _SPREAD
         )

@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 from agent.virtual.engines import engine_for
 from agent.virtual.physics.cpu_cluster import CpuCluster
 from agent.virtual.physics.gpu_model import GpuSettings
+from agent.virtual.physics.step_timing import OpTable
 from agent.virtual.profiles import PhoneProfile, load_profile
 from agent.virtual.socs import load_soc
 from agent.virtual.twin.curve_error import predict_curve
 from agent.virtual.twin.fit_result import ERROR_QUANTILE
+from agent.virtual.twin.gpu_error import gpu_time_error
 from agent.virtual.twin.offline_model import (
     OfflineModel,
     batch_bytes,
@@ -101,8 +103,10 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
         temps, khz, sustained_s = model.soc.heat.temps, cluster.clock_khz, model.timing.seconds
         sustained_w = _power(model, query)
     is_training = not query.workload.endswith(_INFERENCE_SUFFIX)
-    condition = RunCondition.of(model.soc, model.load.mask, is_training)
     engine = engine_for(query.workload)
+    settings = query.gpu_settings()
+    gpu_error = gpu_time_error(profile, OpTable(step.ops, engine), settings) if settings else None
+    condition = RunCondition.of(model.soc, model.load.mask, is_training, gpu_error)
     provenance = provenance_by_family(profile, engine, query.backend, condition)
     return Prediction(
         phone=profile_id,

@@ -2,7 +2,7 @@
 condition, extrapolated beyond all measurements, or uncalibrated.
 
 The error is that of rows which the fit had not seen: other models on the measured cores, other
-core sets, other clocks.
+core sets, other clocks, other GPUs.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from agent.virtual.engines import EngineModel
 from agent.virtual.physics.soc import Soc
 from agent.virtual.profiles import FittedBlock, PhoneProfile
 from agent.virtual.twin.core_set_errors import group_name
+from agent.virtual.twin.gpu_error import gpu_error_range
 
 FAMILIES = ("time", "clock", "heat", "energy")
 _ENGINE_FAMILIES = ("time", "energy")  # families that depend on the engine as well as on the phone
@@ -23,15 +24,18 @@ class RunCondition:
     mask: int
     pinned_khz: dict[str, int]  # by role of the clusters in use; empty: free clocks
     training: bool = True
+    gpu_error: float | None = None  # of the time of a step on the GPU; None: unknown
 
     @classmethod
-    def of(cls, soc: Soc, mask: int, training: bool = True) -> "RunCondition":
+    def of(
+        cls, soc: Soc, mask: int, training: bool = True, gpu_error: float | None = None
+    ) -> "RunCondition":
         """Return the condition of a run that would start now."""
         used = [part for part in soc.clusters if any(mask >> cpu & 1 for cpu in part.cpus)]
         pinned: dict[str, int] = {}
         if soc.is_pinned(mask):
             pinned.update((part.profile.role, part.clock_khz) for part in used)
-        return cls(mask, pinned, training)
+        return cls(mask, pinned, training, gpu_error)
 
 
 def provenance_by_family(
@@ -42,11 +46,12 @@ def provenance_by_family(
 ) -> dict[str, dict[str, object]]:
     """Return the provenance by family of metrics; of any run without an engine or a condition."""
     errors: dict[str, float] = {}
-    if profile.fitted is not None and backend != "cpu":
-        errors = profile.fitted.gpu_error_rel
+    unknown = "uncalibrated" if profile.calibration == "uncalibrated" else "extrapolated"
+    if condition is not None and backend != "cpu":
+        if condition.gpu_error is not None and unknown == "extrapolated":
+            errors = {"time": condition.gpu_error}
     elif profile.fitted is not None and condition is not None:
         errors = _condition_errors(profile, profile.fitted, engine, condition)
-    unknown = "uncalibrated" if profile.calibration == "uncalibrated" else "extrapolated"
     return {
         family: (
             {"source": "simulated", "model": "fitted", "error_rel": round(errors[family], 3)}
@@ -55,6 +60,16 @@ def provenance_by_family(
         )
         for family in FAMILIES
     }
+
+
+def error_ranges(profile: PhoneProfile) -> dict[str, tuple[float, float]]:
+    """Return the smallest and the largest stated error by family, and of time on the GPU."""
+    by_family = profile.fitted.error_rel if profile.fitted else {}
+    ranges = {
+        family: (min(errors.values()), max(errors.values())) for family, errors in by_family.items()
+    }
+    gpu = gpu_error_range(profile) if profile.calibration != "uncalibrated" else None
+    return ranges | ({"time on the GPU": gpu} if gpu else {})
 
 
 def _condition_errors(
