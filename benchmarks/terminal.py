@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.host_broker import HostBroker as AgentBroker
+from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabView
 from orchestrator.app.phone_filter import parse_phone_filter
 from orchestrator.decisions.states import RunState
@@ -33,7 +34,7 @@ from orchestrator.supervisor.services import services
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
-from orchestrator.tui.ui_state import LabSnapshot, PhoneTrace, Ui
+from orchestrator.tui.ui_state import Ui
 from tests.builders import a_phone, a_trial, an_announcement, planned_runs
 from workloads.lab_settings import Lab
 from workloads.protocol.messages import Event, HostHeartbeat, PhoneState, PhoneStatus

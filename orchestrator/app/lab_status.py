@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.eta import RemainingTime, estimate_remaining
+from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.decisions.states import ReportStatus
-from orchestrator.store import sweep_queries
+from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.live_views import (
     CellProgress,
@@ -28,6 +29,7 @@ from workloads.protocol.unusable_phone import PhoneProblem
 
 __all__ = [
     "CellProgress",
+    "FailureGroup",
     "KnownPhone",
     "LabPoller",
     "LabView",
@@ -65,8 +67,9 @@ class LabView:
     hosts: dict[str, datetime]
     phones: tuple[KnownPhone, ...]
     sweeps: tuple[SweepSummary, ...]
-    others: int = 0  # further sweeps that have runs left
+    others: tuple[SweepSummary, ...] = ()  # the newest other sweeps, those with runs left first
     cells: tuple[CellProgress, ...] = ()
+    failures: tuple[FailureGroup, ...] = ()  # of the sweep that is followed
     rest: RemainingTime | None = None
     problems: tuple[ReportedProblem, ...] = ()
 
@@ -100,9 +103,18 @@ class LabPoller:
         self._broker = lab.broker
         self._phones = PhoneCache(db)
         self._leases = LeaseCache(db)
-        self._sweeps = RateLimited(lambda: _followed(db, sweep))
+        self._sweep = sweep
+        self._sweeps = RateLimited(lambda: _followed(db, self._sweep))
         self._shown = ("", False)
         self._progress = RateLimited(lambda: _SweepProgress(db, "").read())
+
+    def follow(self, sweep: str) -> None:
+        """Follow another sweep from the next poll on."""
+        if self._remote is not None:
+            self._remote = (self._remote[0], sweep)
+            return
+        db, self._sweep = self._db, sweep
+        self._sweeps = RateLimited(lambda: _followed(db, sweep))
 
     def poll(self) -> LabView:
         """Return the current state."""
@@ -120,25 +132,45 @@ class LabPoller:
         if shown != self._shown:  # a finished sweep bypasses the rate limit: its end is shown
             self._shown = shown
             self._progress = RateLimited(_SweepProgress(self._db, sweeps[0].id).read)
-        cells, rest, queued = self._progress()
+        progress = self._progress()
+        queued = progress.queued
         phones = tuple(
             replace(phone, queued=queued[phone.serial]) if phone.serial in queued else phone
             for phone in phones
         )
-        return replace(view, phones=phones, cells=cells, rest=rest)
+        return replace(
+            view,
+            phones=phones,
+            cells=progress.cells,
+            failures=progress.failures,
+            rest=progress.rest,
+        )
 
 
-def _followed(db: Database, sweep: str | None) -> tuple[tuple[SweepSummary, ...], int]:
-    """The sweep to show (the given one, else the newest with runs left), and how many others."""
-    if sweep is not None:
-        return tuple(with_left_out(db, sweep_queries.sweep_summaries(db, sweep))), 0
+def _followed(
+    db: Database, sweep: str | None
+) -> tuple[tuple[SweepSummary, ...], tuple[SweepSummary, ...]]:
+    """The sweep to show (the given one, else the newest with runs left), and the newest others."""
     newest = sweep_queries.sweep_summaries(db, limit=NEWEST_SWEEPS)
-    unfinished = [item for item in newest if not item.finished]
-    return tuple(with_left_out(db, (unfinished or newest)[:1])), max(0, len(unfinished) - 1)
+    if sweep is not None and all(item.id != sweep for item in newest):
+        newest += sweep_queries.sweep_summaries(db, sweep)
+    ordered = sorted(newest, key=lambda item: (sweep not in (None, item.id), item.finished))
+    counted = with_left_out(db, ordered)
+    return tuple(counted[:1]), tuple(counted[1:])
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """The progress of a sweep: its cells, its failures, its remaining time, and queued runs."""
+
+    cells: tuple[CellProgress, ...]
+    failures: tuple[FailureGroup, ...]
+    rest: RemainingTime | None
+    queued: dict[str, int]  # runs by phone
 
 
 class _SweepProgress:
-    """The progress of a sweep: its cells, its remaining time, and the runs queued per phone."""
+    """Reads the progress of a sweep."""
 
     def __init__(self, db: Database, sweep: str) -> None:
         self._db = db
@@ -146,8 +178,9 @@ class _SweepProgress:
         self._matrix = CellProgressCache(db, sweep)
         self._last_report = 0
         self._durations: dict[str, list[float]] = {}
+        self._failures: tuple[int, tuple[FailureGroup, ...]] = (0, ())
 
-    def read(self) -> tuple[tuple[CellProgress, ...], RemainingTime | None, dict[str, int]]:
+    def read(self) -> SweepProgress:
         """Return the current progress."""
         new = newest_timings(self._db, TIMINGS_MAX, COUNTED, self._sweep, self._last_report)
         for timing in reversed(new):
@@ -161,7 +194,16 @@ class _SweepProgress:
         ended = total - sum(sum(counts.values()) for counts in left.values())
         tries = 1.0 + void / ended if ended else 1.0
         queued = {phone: sum(counts.values()) for phone, counts in left.items()}
-        return cells, estimate_remaining(left, self._durations, tries), queued
+        rest = estimate_remaining(left, self._durations, tries)
+        return SweepProgress(cells, self._failure_groups(cells), rest, queued)
+
+    def _failure_groups(self, cells: Sequence[CellProgress]) -> tuple[FailureGroup, ...]:
+        """Return the reasons of failed runs; they are read again only when more runs failed."""
+        failed = sum(cell.runs.get(state, 0) for cell in cells for state in FAILED_STATES)
+        if failed != self._failures[0]:
+            outcomes = results.run_outcomes(self._db, self._sweep, FAILED_STATES)
+            self._failures = (failed, group_failures(outcomes))
+        return self._failures[1]
 
 
 @operation(Role.VIEWER)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from orchestrator.app.lab_status import LabView
-from orchestrator.tui.phone_state_text import fit_name, shorten_label
-from orchestrator.tui.text_cells import fit, line, rule, safe_cell
+from orchestrator.app.phone_state_text import shorten_label
+from orchestrator.tui.text_cells import fit, fit_name, line, rule, safe_cell
 from workloads.protocol.messages import Event, EventKind
 
 EVENT_STYLES = {

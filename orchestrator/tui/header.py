@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
+from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.lab_status import SweepSummary
+from orchestrator.app.phone_state_text import clock_time, count, state_badge
 from orchestrator.decisions.states import RunState, SweepState
-from orchestrator.tui.phone_state_text import clock_time, count, state_badge
 from orchestrator.tui.text_cells import Piece, bar, between, line, safe_cell
-from orchestrator.tui.ui_state import LabSnapshot, Ui
+from orchestrator.tui.ui_state import Ui
 from workloads.units import format_duration
 
 STALE_AFTER_S = 4.0
@@ -80,8 +81,9 @@ def _title(snapshot: LabSnapshot, sweep: SweepSummary | None, width: int) -> lis
             pieces.append(
                 (f"owner {safe_cell(sweep.owner, 20)}  priority {sweep.priority}  ", "dim")
             )
-        if snapshot.view.others:
-            pieces.append((f"+{snapshot.view.others} more sweeps  ", "dim"))
+        more = sum(not other.finished for other in snapshot.view.others)
+        if more:
+            pieces.append((f"+{more} more sweeps (n)  ", "dim"))
     if width >= WIDE and snapshot.lab:
         pieces.append((f"lab {safe_cell(snapshot.lab, 40)}", "dim"))
     return pieces

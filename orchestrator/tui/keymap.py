@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.lab_status import KnownPhone, SweepSummary
 from orchestrator.app.phone_filter import PhoneFilter
 from orchestrator.decisions.health import Health
@@ -10,7 +11,7 @@ from orchestrator.decisions.states import SweepState
 from orchestrator.tui.panels import layout
 from orchestrator.tui.sorting import position_of, visible_phones, window
 from orchestrator.tui.text_cells import safe_cell
-from orchestrator.tui.ui_state import ActionKind, LabSnapshot, Mode, PendingAction, Sort, Ui
+from orchestrator.tui.ui_state import ActionKind, Mode, PendingAction, Sort, Ui
 from workloads.protocol.faults import InvalidRequest
 
 FILTER_MAX = 200

@@ -9,16 +9,17 @@ from datetime import datetime
 
 from rich.text import Text
 
+from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.lab_status import KnownPhone
+from orchestrator.app.phone_state_text import BADGES, activity_text, display_names, state_badge
 from orchestrator.tui.event_lines import EVENT_STYLES, event_panel
 from orchestrator.tui.header import header
 from orchestrator.tui.matrix import heat_map
 from orchestrator.tui.phone_detail import PANE_LINES, phone_page, phone_pane
-from orchestrator.tui.phone_state_text import BADGES, activity_text, display_names, state_badge
 from orchestrator.tui.phone_table import heading_of, phone_table, problem_line
 from orchestrator.tui.sorting import position_of, visible_phones
 from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
-from orchestrator.tui.ui_state import LabSnapshot, Mode, Ui
+from orchestrator.tui.ui_state import Mode, Ui
 from workloads.protocol.messages import EventKind, PhoneState
 
 BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32

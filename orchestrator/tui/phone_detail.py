@@ -5,17 +5,18 @@ from datetime import datetime
 
 from rich.text import Text
 
+from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.tui.event_lines import event_panel
-from orchestrator.tui.phone_state_text import (
+from orchestrator.app.phone_state_text import (
     activity_text,
     clock_text,
     clock_time,
     remaining_s,
     state_badge,
 )
+from orchestrator.tui.event_lines import event_panel
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
-from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
+from orchestrator.tui.ui_state import Ui
 from workloads.phone_address import is_over_network, is_wireless
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts

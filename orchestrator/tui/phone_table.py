@@ -7,20 +7,20 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
+from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import KnownPhone, LabView, ReportedProblem
-from orchestrator.tui.phone_state_text import (
+from orchestrator.app.phone_state_text import (
     activity_text,
     clock_text,
     clock_time,
     count,
     display_names,
-    fit_name,
     remaining_s,
     state_badge,
 )
 from orchestrator.tui.sorting import window
-from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
-from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace, Ui
+from orchestrator.tui.text_cells import Piece, fit, fit_name, line, rule, safe_cell
+from orchestrator.tui.ui_state import Ui
 
 TREND_HEARTBEATS, TREND_C = 8, 0.4
 MODEL_MIN = 12

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.tui.phone_state_text import remaining_s, state_badge
+from orchestrator.app.phone_state_text import remaining_s, state_badge
 from orchestrator.tui.ui_state import Sort, Ui
 
 LAST = float("inf")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from orchestrator.app.phone_state_text import SERIAL_MARK
 from workloads.text import safe_text
 
 Piece = tuple[str, str]  # text and style
@@ -33,6 +34,14 @@ def fit(text: str, width: int, right: bool = False) -> str:
         return set_cell_size(text, width - 1) + "…"
     gap = " " * (width - length)
     return gap + text if right else text + gap
+
+
+def fit_name(name: str, cells: int) -> str:
+    """Fit a name into a number of cells; the end of the serial is kept."""
+    model, mark, serial = name.rpartition(f" {SERIAL_MARK}")
+    if not mark or len(name) <= cells:
+        return fit(name, cells)
+    return fit(model, cells - len(serial) - 2) + f" {SERIAL_MARK}{serial}"
 
 
 def line(width: int, *pieces: Piece) -> Text:

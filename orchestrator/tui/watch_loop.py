@@ -14,11 +14,11 @@ from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabPoller, LabView
+from orchestrator.app.lab_watcher import PollerThread
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import ParseFilter, handle_key
 from orchestrator.tui.panels import screen
-from orchestrator.tui.poller import PollerThread
 from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import PendingAction, Ui
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown

@@ -9,13 +9,14 @@ from typing import Any
 
 from orchestrator.analysis.eta import RemainingTime
 from orchestrator.analysis.verdict_counts import LeftOutRuns
+from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabView
 from orchestrator.decisions.states import RunState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.tui.panels import screen
-from orchestrator.tui.ui_state import LabSnapshot, PhoneTrace, Ui
+from orchestrator.tui.ui_state import Ui
 from tests.builders import a_phone
 from workloads.protocol.messages import Event, EventKind, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage

@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.phone_filter import parse_phone_filter
 from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.sorting import visible_phones, window
-from orchestrator.tui.ui_state import LabSnapshot, Mode, PendingAction, Sort, Ui
+from orchestrator.tui.ui_state import Mode, PendingAction, Sort, Ui
 from tests.builders import a_phone
 from tests.tui.sample_screens import NOW, a_known_phone, a_snapshot, screen_text
 

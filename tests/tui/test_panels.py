@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from rich.cells import cell_len
 
+from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import ReportedProblem, join_heartbeats, reported_problems
 from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store.phone_queries import Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.matrix import MARKS, heat_map, mark_of
-from orchestrator.tui.ui_state import LabSnapshot, Mode, PhoneTrace, Sort, Ui
+from orchestrator.tui.ui_state import Mode, Sort, Ui
 from tests.builders import a_phone, a_run
 from tests.tui.sample_screens import (
     NOW,

@@ -115,7 +115,7 @@ def _draw_frame(picture: Picture, place: PanelPlace, title: str, x: PlotAxis, y:
     top, bottom = place.top + TOP + 12 * bool(title), place.top + place.height - BOTTOM
     if title:
         picture.text(place.left, place.top + 11, safe_text(title, 40), "name")
-    picture.text(place.left, top - 6, y.title, "title")
+    picture.text(place.left, top - 11, y.title, "title")
     for value in y.ticks:
         height = y.position(value, bottom, top)
         picture.line(left, height, right, height, "grid")

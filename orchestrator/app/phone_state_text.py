@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from orchestrator.app.lab_status import KnownPhone
 from orchestrator.decisions.health import Health
-from orchestrator.tui.text_cells import fit, safe_cell
 from workloads.protocol.messages import PhoneState
 from workloads.protocol.stage import Stage
+from workloads.text import safe_text
 
 # stages of a job that are shown under another name
 _STAGES = {
@@ -30,20 +30,12 @@ _PARAMETER = re.compile(r"\b([a-z])[a-z]*(?:_[a-z]+)*=(\S+)")
 
 def display_names(phones: Sequence[KnownPhone]) -> dict[str, str]:
     """Return a name for each phone: its model, and the end of its serial if two share a model."""
-    models = {phone.serial: safe_cell(phone.facts.model, 60) or phone.serial for phone in phones}
+    models = {phone.serial: safe_text(phone.facts.model, 60) or phone.serial for phone in phones}
     shared = Counter(models.values())
     return {
         serial: f"{model} {SERIAL_MARK}{serial[-4:]}" if shared[model] > 1 else model
         for serial, model in models.items()
     }
-
-
-def fit_name(name: str, cells: int) -> str:
-    """Fit a name into a number of cells; the end of the serial is kept."""
-    model, mark, serial = name.rpartition(f" {SERIAL_MARK}")
-    if not mark or len(name) <= cells:
-        return fit(name, cells)
-    return fit(model, cells - len(serial) - 2) + f" {SERIAL_MARK}{serial}"
 
 
 class StateBadge(NamedTuple):
@@ -98,7 +90,7 @@ def activity_text(phone: KnownPhone, now: datetime, short: bool = False) -> str:
     badge = state_badge(phone, now)
     if badge.order > BADGES["away"].order and phone.status.state is PhoneState.BUSY:
         name = phone.lease.label if phone.lease else ""
-        label = shorten_label(name) if short else safe_cell(name, 200)
+        label = shorten_label(name) if short else safe_text(name, 200)
         return f"next: {label}" if badge.word in ("cool", "charge", "prepare", "pin") else label
     if badge is BADGES["idle"]:
         return f"{_runs(phone.queued) if phone.queued else 'no runs'} queued"
@@ -113,25 +105,25 @@ def _runs(number: int) -> str:
 def _why_not(phone: KnownPhone, badge: StateBadge) -> str:
     """Say why a phone gets no runs."""
     if phone.health is not Health.GOOD:
-        return safe_cell(phone.health_reason, 200) or phone.health
+        return safe_text(phone.health_reason, 200) or phone.health
     if badge is BADGES["reserved"]:
         return _reservation(phone)
     last = (
         f", last seen {phone.last_seen_at.astimezone():%d %b %H:%M}" if phone.last_seen_at else ""
     )
-    return (safe_cell(phone.status.reason, 200) or "no host reports it") + last
+    return (safe_text(phone.status.reason, 200) or "no host reports it") + last
 
 
 def _reservation(phone: KnownPhone) -> str:
     until = phone.reserved_until
     end = f" until {datetime.fromtimestamp(until).astimezone():%d %b %H:%M}" if until else ""
-    why = f": {safe_cell(phone.reserved_reason, 100)}" if phone.reserved_reason else ""
-    return f"for {safe_cell(phone.reserved_by, 40)}{end}{why}"
+    why = f": {safe_text(phone.reserved_reason, 100)}" if phone.reserved_reason else ""
+    return f"for {safe_text(phone.reserved_by, 40)}{end}{why}"
 
 
 def shorten_label(label: str) -> str:
     """Shorten the parameters in a trial's label: batch_size=32 becomes b32."""
-    return _PARAMETER.sub(r"\1\2", safe_cell(label, 200))
+    return _PARAMETER.sub(r"\1\2", safe_text(label, 200))
 
 
 def remaining_s(phone: KnownPhone) -> float | None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabPoller, LabView
-from orchestrator.tui.ui_state import NO_TRACE, LabSnapshot, PhoneTrace
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
