@@ -112,6 +112,7 @@ def test_other_content_is_rejected(blob: bytes) -> None:
         {"series": {"energy_j": {"row": -1, "rate": [1.0]}}, "readings": {"t_ns": [1]}},
         {"windows": {"t_ns": {"gaps": [0, 1]}}},
         {"readings": {"columns": [{"texts": ["a"], "choices": [1]}], "paths": ["/a"]}},
+        {"readings": {"columns": [{"between": ["a"], "|": [[1]]}], "paths": ["/a"]}},
         {"readings": {"paths": ["/a"], "columns": []}},
         {"cores": None},
     ],
@@ -131,6 +132,8 @@ def test_malformed_telemetry_is_rejected(content: dict[str, object]) -> None:
         {"a": {"b": [{"c": list(range(20))}] * 20}, "d": [1, 2.5] * 10},
         {"a": ["x", None, "y"] * 5, "b": [str(number) for number in range(20)], "c": [None] * 20},
         {"windows": {"first": [0, 3, 7], "n": [3, 4, 1], "t_ns": [9, 20, 35], "ns": [11, 12, 5]}},
+        {"a": [f"0:{n}/7{n} x{n:03} 9" for n in range(20)], "b": [f"{n}" for n in range(20)]},
+        {"a": [f"a{n}b" for n in range(20)], "b": [f"a{n}b{n}"[: 3 + n] for n in range(20)]},
         {"windows": {"first": [2], "n": [1], "t_ns": [5.5], "ns": [1]}},
     ],
 )

@@ -9,6 +9,7 @@ The telemetry of a run travels as one blob of compressed JSON, in chunks.
 
 import json
 import lzma
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -39,6 +40,8 @@ _FILTERS = [
 _MALFORMED = "the telemetry of this run cannot be read; it is malformed"
 SHORTENED_MIN = 9  # items of a list
 _DIFFERENCES, _GAPS, _COLUMNS, _TEXTS, _CHOICES = "+", "gaps", "|", "texts", "choices"
+_BETWEEN = "between"
+_NUMBER = re.compile(r"(?<!\d)(0|[1-9]\d{0,17})(?!\d)", re.ASCII)  # that is printed as it was
 _LENGTHS = {"first": "n", "t_ns": "ns"}  # a window begins where the previous one ended
 COPY_KINDS = frozenset({"copy", "gather"})  # kinds of operations that only move data
 # Names of series. Those that end with a dot are followed by a core, a cpufreq policy or a rail.
@@ -246,10 +249,25 @@ def _shorten(value: Any) -> Any:
             return {_DIFFERENCES: [value[0], *map(sub, value[1:], value)]}
         if kinds <= {list, tuple} and _are_rows(value):
             return {_COLUMNS: [_shorten(list(column)) for column in zip(*value, strict=True)]}
-        if kinds <= {str, type(None)} and 2 * len(texts := list(dict.fromkeys(value))) < len(value):
-            index = {text: number for number, text in enumerate(texts)}
-            return {_TEXTS: texts, _CHOICES: [index[item] for item in value]}
+        if kinds <= {str, type(None)}:
+            return _shorten_texts(value)
     return [_shorten(item) for item in value] if kinds & {dict, list, tuple} else value
+
+
+def _shorten_texts(value: Sequence[str | None]) -> Any:
+    """Write repeated texts once, and of texts that differ only in their numbers the numbers."""
+    texts = list(dict.fromkeys(value))
+    if 2 * len(texts) < len(value):
+        index = {text: number for number, text in enumerate(texts)}
+        return {_TEXTS: texts, _CHOICES: [index[item] for item in value]}
+    if None in texts:
+        return value
+    rows = [_NUMBER.split(text or "") for text in value]
+    between = rows[0][::2]
+    if len(between) == 1 or any(row[::2] != between for row in rows):
+        return value
+    columns = zip(*(row[1::2] for row in rows), strict=True)
+    return {_BETWEEN: between, _COLUMNS: [_shorten([*map(int, column)]) for column in columns]}
 
 
 def _are_rows(value: Sequence[Any]) -> bool:
@@ -271,6 +289,11 @@ def _restore(value: Any) -> Any:
         if any(not 0 <= choice < len(texts) for choice in choices):
             raise ValueError("a text is missing")
         return [texts[choice] for choice in choices]
+    if value.keys() == {_BETWEEN, _COLUMNS}:
+        first, *rest = map(str, value[_BETWEEN])
+        rows = zip(*map(_restore, value[_COLUMNS]), strict=True)
+        texts = (zip(row, rest, strict=True) for row in rows)
+        return [first + "".join(f"{number}{text}" for number, text in row) for row in texts]
     if value.keys() == {_COLUMNS}:
         return [list(row) for row in zip(*map(_restore, value[_COLUMNS]), strict=True)]
     return {key: _restore(item) for key, item in value.items()}
