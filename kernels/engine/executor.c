@@ -104,10 +104,9 @@ static bool allocate_memory(struct executor *executor, const struct dataset_sett
     if (available != 0 && needed > available) {
         return refuse_for_memory(fault, needed, available);
     }
-    char *arena[ARENAS];
     for (int i = 0; i < ARENAS; i++) {
-        arena[i] = map_zeroed(padded(plan->arena[i]), touch);
-        if (arena[i] == NULL) {
+        executor->arena[i] = map_zeroed(padded(plan->arena[i]), touch);
+        if (executor->arena[i] == NULL) {
             return refuse_for_memory(fault, needed, available);
         }
     }
@@ -117,7 +116,7 @@ static bool allocate_memory(struct executor *executor, const struct dataset_sett
     }
     for (int i = 0; i < plan->tensors; i++) {
         struct tensor *tensor = &plan->tensor[i];
-        tensor->data = arena[tensor->arena] + tensor->offset;
+        tensor->data = executor->arena[tensor->arena] + tensor->offset;
     }
     return true;
 }
@@ -343,6 +342,12 @@ bool executor_open(struct executor *executor, struct plan *plan,
     for (int i = 0; i < executor->learned_count; i++) {
         executor->learned[i].initial_hash = hash_of(executor->learned[i].tensor);
     }
+    return true;
+}
+
+bool executor_open_device(struct executor *executor, const struct device_settings *settings,
+                          struct fault *fault) {
+    struct plan *plan = executor->plan;
     executor->device = plan->opencl ? device_open(plan, executor->dataset, settings, fault) : NULL;
     return !plan->opencl || executor->device != NULL;
 }

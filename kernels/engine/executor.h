@@ -23,6 +23,7 @@ struct executor {
     struct thread_pool *pool;
     struct dataset *dataset;
     struct exec_context exec;
+    char *arena[ARENAS]; /* on the host */
     size_t workspace_bytes;
     struct phase_range *step; /* of the phases load to update */
     int step_ranges;
@@ -36,12 +37,16 @@ struct executor {
     int64_t load_bytes; /* of the data set that a step loads */
 };
 
-/* Allocates all memory, makes the data set, sets initial values and starts the threads; for an
- * OpenCL plan, also opens the device with these settings. False: fault. `data` may leave read_bytes
- * out. */
+/* Allocates all memory, makes the data set, sets initial values and starts the threads. False:
+ * fault. `data` may leave read_bytes out. */
 bool executor_open(struct executor *executor, struct plan *plan,
                    const struct dataset_settings *data, const struct device_settings *settings,
                    uint64_t mask, struct fault *fault);
+
+/* For an OpenCL plan, opens the device with these settings, with the values that tensors have now.
+ * False: fault. */
+bool executor_open_device(struct executor *executor, const struct device_settings *settings,
+                          struct fault *fault);
 
 /* Runs the operations [first, last) in order. A device may still be running them on return. */
 void executor_run(struct executor *executor, int first, int last);

@@ -16,7 +16,8 @@ enum status {
     STATUS_IO = 8,
     STATUS_NO_RUNNER = 9,
     STATUS_GUARD_RESTORED = 10,
-    STATUS_DEVICE = 11
+    STATUS_DEVICE = 11,
+    STATUS_BAD_CHECKPOINT = 12
 };
 
 #endif

@@ -14,9 +14,9 @@ enum input { INPUT_MEMORY, INPUT_STORAGE, INPUTS };
 extern const char *const INPUT_NAMES[INPUTS + 1];
 
 struct run_settings {
-    const char *plan, *folder, *data;
+    const char *plan, *folder, *data, *checkpoint;
     int64_t warmup, steps, trace_steps;
-    double seconds, max_seconds, window_ms, period_ms;
+    double seconds, max_seconds, window_ms, period_ms, checkpoint_s;
     enum input input;
     struct device_settings device;
 };

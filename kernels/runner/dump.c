@@ -51,7 +51,8 @@ static bool dump_plan(const struct run_settings *settings, struct fault *fault) 
     const struct dataset_settings data = {.file = settings->data};
     struct plan *plan = processor_is_supported(fault) ? open_plan(settings->plan, fault) : NULL;
     if (plan == NULL ||
-        !executor_open(&executor, plan, &data, &settings->device, affinity_mask(), fault)) {
+        !executor_open(&executor, plan, &data, &settings->device, affinity_mask(), fault) ||
+        !executor_open_device(&executor, &settings->device, fault)) {
         return false;
     }
     if (!join_path(path, settings->folder, "dump.bin")) {

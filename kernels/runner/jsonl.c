@@ -226,6 +226,7 @@ static void write_fault(struct jsonl_writer *out, const struct fault *fault) {
         [STATUS_STOPPED] = "stopped",
         [STATUS_IO] = "io",
         [STATUS_DEVICE] = "device",
+        [STATUS_BAD_CHECKPOINT] = "bad_checkpoint",
     };
     json_begin(out, "fault");
     json_string(out, "code", codes[fault->status]);

@@ -124,7 +124,8 @@ static int run_command(char **word, struct fault *fault) {
                                     .steps = 20,
                                     .max_seconds = 600,
                                     .window_ms = 50,
-                                    .period_ms = 200};
+                                    .period_ms = 200,
+                                    .checkpoint_s = 30};
     struct names names = DEFAULT_NAMES;
     const struct option options[] = {
         {"--warmup", .integer = &settings.warmup},
@@ -136,6 +137,8 @@ static int run_command(char **word, struct fault *fault) {
         {"--trace-steps", .integer = &settings.trace_steps},
         {"--data", .text = &settings.data},
         {"--input", .text = &names.input, .names = INPUT_NAMES},
+        {"--checkpoint", .text = &settings.checkpoint},
+        {"--checkpoint-s", .real = &settings.checkpoint_s},
         OPENCL_OPTIONS(settings.device, names.feed),
         {.name = NULL},
     };

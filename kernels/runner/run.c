@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../engine/checkpoint.h"
 #include "../engine/executor.h"
 #include "../engine/int_math.h"
 #include "../engine/os.h"
@@ -38,7 +39,14 @@ struct window {
 struct losses {
     int64_t epoch, seen;
     double first_sum;
-    float *last; /* a ring of `epoch` values */
+    float last[LOSSES_MAX]; /* a ring of `epoch` values */
+};
+
+/* What a checkpoint keeps of a run. */
+struct run_progress {
+    int64_t measured, measured_ns;
+    uint64_t mask;
+    struct losses losses;
 };
 
 /* The first and last engine operation of an operation of the header; -1: none. */
@@ -53,6 +61,9 @@ struct run_state {
     struct fault fault;
     struct window window;
     struct losses losses;
+    struct run_progress saved; /* of the last checkpoint */
+    uint64_t mask;
+    int64_t checkpoint_written;
     struct sampler *sampler;
     int64_t *stamps;            /* when each operation of a traced step ended */
     struct op_range *op_ranges; /* by entry */
@@ -237,7 +248,63 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_int(&state->out, "fallbacks",
              state->executor.device == NULL ? 0 : device_facts(state->executor.device)->fallbacks);
     json_real(&state->out, "answer_error", answer_error < 0 ? NAN : answer_error);
+    if (state->settings->checkpoint != NULL) {
+        char digest[20];
+        format_text(digest, sizeof digest, "%016llx",
+                    (unsigned long long)checkpoint_digest(&state->executor));
+        json_string(&state->out, "digest", digest);
+    }
     json_end(&state->out);
+}
+
+/* ---- checkpoints ---- */
+
+static bool save_checkpoint(struct run_state *state) {
+    int64_t start = now_ns();
+    state->saved =
+        (struct run_progress){state->measured, state->measured_ns, state->mask, state->losses};
+    const struct checkpoint_record record = {&state->saved, sizeof state->saved};
+    if (!checkpoint_write(&state->executor, state->settings->checkpoint, record, &state->fault)) {
+        return false;
+    }
+    state->checkpoint_written = now_ns();
+    json_begin(&state->out, "checkpoint");
+    json_int(&state->out, "step", state->measured);
+    json_int(&state->out, "t_ns", start);
+    json_int(&state->out, "ns", state->checkpoint_written - start);
+    json_end(&state->out);
+    return true;
+}
+
+static bool save_checkpoint_if_due(struct run_state *state) {
+    double since = (double)(now_ns() - state->checkpoint_written) / 1e9;
+    return state->settings->checkpoint == NULL || since < state->settings->checkpoint_s ||
+           save_checkpoint(state);
+}
+
+/* Continues from the checkpoint, if there is one. */
+static bool resume(struct run_state *state) {
+    bool found = false;
+    const struct checkpoint_record record = {&state->saved, sizeof state->saved};
+    state->checkpoint_written = now_ns();
+    if (state->settings->checkpoint == NULL) {
+        return true;
+    }
+    if (!checkpoint_read(&state->executor, state->settings->checkpoint, record, &found,
+                         &state->fault)) {
+        return false;
+    }
+    if (found) {
+        state->measured = state->saved.measured;
+        state->measured_ns = state->saved.measured_ns;
+        state->losses = state->saved.losses;
+        json_begin(&state->out, "resume");
+        json_int(&state->out, "step", state->measured);
+        json_int(&state->out, "t_ns", now_ns());
+        json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
+        json_end(&state->out);
+    }
+    return true;
 }
 
 /* ---- one step ---- */
@@ -429,7 +496,7 @@ static void record_step(struct run_state *state, int64_t start, int64_t end, int
 }
 
 static bool warm_up(struct run_state *state) {
-    for (int64_t i = 0; i < state->settings->warmup && !stop_requested(); i++) {
+    while ((int64_t)state->executor.exec.step < state->settings->warmup && !stop_requested()) {
         int64_t phase_ns[STEP_PHASES] = {0};
         run_step(state, now_ns(), phase_ns);
         read_device_times(state, 0, phase_ns);
@@ -451,6 +518,7 @@ static void finish_window(struct run_state *state, bool traced, bool evaluation)
         evaluate(state);
     }
     flush_if_due(state);
+    save_checkpoint_if_due(state);
     open_window(state);
 }
 
@@ -498,12 +566,11 @@ static void find_op_ranges(const struct plan *plan, struct op_range *op_ranges) 
 static bool allocate_buffers(struct run_state *state) {
     int64_t epoch = min_i64(state->executor.epoch, LOSSES_MAX);
     state->losses.epoch = epoch;
-    state->losses.last = calloc((size_t)epoch, sizeof *state->losses.last);
     state->stamps = calloc((size_t)state->executor.plan->ops, sizeof *state->stamps);
     state->op_ranges = calloc((size_t)state->executor.plan->entries + 1, sizeof *state->op_ranges);
-    if (state->losses.last == NULL || state->stamps == NULL || state->op_ranges == NULL) {
+    if (state->stamps == NULL || state->op_ranges == NULL) {
         return fault_set(&state->fault, STATUS_OUT_OF_MEMORY,
-                         "not enough memory for timestamps and losses; close other programs");
+                         "not enough memory for timestamps; close other programs");
     }
     find_op_ranges(state->executor.plan, state->op_ranges);
     double traces = (double)state->settings->trace_steps;
@@ -525,7 +592,7 @@ static bool open_run(struct run_state *state) {
     if (plan == NULL) {
         return false;
     }
-    uint64_t mask = affinity_mask();
+    uint64_t mask = state->mask = affinity_mask();
     bool stored = state->settings->input == INPUT_STORAGE;
     const struct dataset_settings data = {
         .file = state->settings->data,
@@ -541,6 +608,10 @@ static bool open_run(struct run_state *state) {
         return false;
     }
     write_memory(state);
+    if (!resume(state) ||
+        !executor_open_device(&state->executor, &state->settings->device, &state->fault)) {
+        return false;
+    }
     if (stored) {
         write_input(state);
     }

@@ -8,7 +8,7 @@
  *   runner info
  *   runner run PLAN DIR   [--warmup N] [--steps N] [--seconds S] [--max-seconds S]
  *                         [--window-ms N] [--period-ms N] [--trace-steps N] [--data FILE]
- *                         [--input NAME] [OPENCL]
+ *                         [--input NAME] [--checkpoint FILE] [--checkpoint-s S] [OPENCL]
  *   runner sample DIR     [--period-ms N] [--seconds S]
  *   runner watchdog DIR   [--timeout-s N]
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
@@ -38,6 +38,7 @@
  *   9          no_runner        the placeholder script of an ABI without a build
  *   10         (none)           `watchdog` restored the phone
  *   11         device           a kernel does not build, or the OpenCL device failed
+ *   12         bad_checkpoint   a checkpoint that is damaged, or of another run
  *   A fault record is {"line":"fault","code":"CODE","text":"what is wrong; what to do"}. It is
  *   written to stdout and, by `run`, to DIR/out.jsonl. Programs decide by the code, never by the
  *   text.
@@ -85,6 +86,10 @@
  *                      page cache where the file system allows it. A generated data set is written
  *                      to DIR/dataset before the first step, and removed once it is open. The time
  *                      of reading is part of LOAD. Not with --feed preloaded: "usage".
+ *     --checkpoint FILE   continue from this checkpoint if it exists, and keep it up to date
+ *     --checkpoint-s S    write it when a window ends and the last one is older than S seconds
+ *                      (default 30). A run that was killed and continues computes the same bits as
+ *                      one that was not. Writing a checkpoint belongs to no window.
  *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
  *   it, and the runner reports the mask that it finds, so that the report shows what really was the
  *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
@@ -120,6 +125,10 @@
  *         step is measured like any other; the cost of its timestamps is part of its time.
  *     {"line":"evaluation","step":I,"t_ns":T,"ns":D,"accuracy":A}                between windows
  *         of a plan that evaluates during training; its time belongs to no window.
+ *     {"line":"resume","step":I,"t_ns":T,"same_cores":true}                 of a run that goes on
+ *         the first window begins with step I. same_cores: false if the mask is another one.
+ *     {"line":"checkpoint","step":I,"t_ns":T,"ns":D}                             between windows
+ *         a run that is killed now continues with step I; writing took D ns.
  *     {"line":"sampler","readings":N,"cpu_ns":C,"late_p50_ns":A,"late_p99_ns":B,"late_max_ns":M,
  *      "core":K}
  *         if nodes were sampled: what that cost in processor time, how late readings were, and the
@@ -134,7 +143,8 @@
  *         number of tensors that an update writes, moved how many of them changed. fallbacks counts
  *         the operations that another backend executed. answer_error is the largest error of a
  *         matrix product against double precision, relative to the sum of the absolute terms; null
- *         for a workload without such a product.
+ *         for a workload without such a product. With --checkpoint, "digest" is a hash of all
+ *         parameters and the state of the optimizer; steps and ns include those before a resume.
  *   or, at any point, a fault record as the last one. A training workload that changed no parameter
  *   is the fault "wrong_answer", never "done": a framework that silently skips the optimizer would
  *   win every benchmark. The same holds for a loss that is not finite.

@@ -29,6 +29,7 @@ WORKLOADS = [name for name, workload in CATALOGUE.items() if workload.on_phone]
 # A workload that a backend refuses at any size, and the reason. There is none.
 REFUSED: dict[tuple[str, Backend], str] = {}
 SMALL = {"batch_size": 2, "image_size": 32, "text_length": 8, "m": 64, "n": 64, "k": 64}
+SMALL |= {"micro_batches": 2, "lora_rank": 4, "lora_mlp": 1}
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="there is no runner for this computer"
 )

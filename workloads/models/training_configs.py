@@ -71,6 +71,11 @@ def _sized(model: Callable[[int, int], Model]) -> Callable[[BoundParameters], Mo
     return lambda given: model(given["image_size"], STUDY_CLASSES)
 
 
+def _decoder(name: str) -> Callable[[BoundParameters], Model]:
+    """Return a language model with a length of the text to choose."""
+    return lambda given: decoder(name, given["text_length"])
+
+
 TRAINING_CONFIGS: dict[str, TrainingConfig] = {
     **{name: TrainingConfig(_fixed(partial(perceptron, name)), SGD()) for name in WIDTHS},
     **{
@@ -97,12 +102,7 @@ TRAINING_CONFIGS: dict[str, TrainingConfig] = {
     "bert": TrainingConfig(lambda given: bert(given["text_length"]), Adam(3e-5)),
     "seq2seq": TrainingConfig(lambda given: seq2seq(given["text_length"]), Adam(0.001)),
     "dqn": TrainingConfig(_fixed(dqn), Adam(1e-4)),
-    **{
-        name: TrainingConfig(
-            lambda given, name=name: decoder(name, given["text_length"]), AdamW(0.001)
-        )
-        for name in DECODER_SIZES
-    },
+    **{name: TrainingConfig(_decoder(name), AdamW(0.001)) for name in DECODER_SIZES},
 }
 LORA_SUFFIX = "-lora"
 LORA_OPTIMIZER = AdamW(0.01)  # adapters start at zero and are few
