@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("orchestrator.commands.maintenance:backup", "Write the whole store to a file."),
         "restore": ("orchestrator.commands.maintenance:restore", "Fill a store from a backup."),
         "migrate": ("orchestrator.commands.maintenance:migrate", "Migrate or check the store."),
+        "host": ("orchestrator.commands.hosts:host", "Add hosts to the lab; end their access."),
         "lab": ("orchestrator.commands.lab:lab", "Create a lab's certificates and passwords."),
         "notice": ("orchestrator.commands.notice:notice", "List notices; test who gets them."),
         "token": ("orchestrator.commands.token:token", "Add, list and revoke tokens of the API."),
@@ -65,7 +66,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 TROUBLE, INVALID_FILE = 4, 3  # exit codes
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 # groups that have commands in another package as well
-EXTENSIONS = {"agent": "agent.cli:agent", "phone": "agent.phone.capture_cli:phone"}
+EXTENSIONS = {
+    "agent": "agent.cli:agent",
+    "host": "agent.join_cli:host",
+    "phone": "agent.phone.capture_cli:phone",
+}
 
 
 class _LazyGroup(click.Group):

@@ -79,7 +79,7 @@ class BrokerSettings(ServerSettings):
     )
     public_url: str = Field(
         default="",
-        pattern=r"^$|^rediss?://[^\s/@?]+(/[0-9]+)?$",
+        pattern=r"^$|^rediss?://[^\s/@?]+(/0)?$",
         description="URL by which other hosts reach the broker, rediss://centre.lab:6379/0, "
         "without a user; empty: as in broker.url",
     )

@@ -15,6 +15,7 @@ from orchestrator.api.api_description import describe_api
 from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
 from orchestrator.app.api_client import PIECE_BYTES, RESULT_HEADER
 from orchestrator.app.app_errors import ErrorKind, NotAuthenticated, TooMuchData, error_kind
+from orchestrator.app.enrol_hosts import authority_certificate, enrol_host
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.export_results import ExportRequest, prepare_export, write_export
 from orchestrator.app.lab_connection import LabConnection
@@ -25,6 +26,7 @@ from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 
 BODY_BYTES_MAX = 16 * 1024**2
+ENROL_BYTES_MAX = 16 * 1024
 EVENT_WAIT_S = 2.0
 STATUS = {
     ErrorKind.INVALID_REQUEST: 400,
@@ -48,6 +50,8 @@ def build_app(lab: LabConnection) -> App:
     routes = [
         Route("/healthz", service.report_health),
         Route("/openapi.json", service.describe),
+        Route("/v1/authority", service.send_authority),
+        Route("/v1/enrol", service.enrol, methods=["POST"]),
         Route("/v1/events", service.stream_events),
         Route("/v1/sweeps/{sweep}/{table}.{form}", service.send_table),
         *(
@@ -117,6 +121,19 @@ class _ApiService:
     def report_health(self, _: Request) -> Response:
         """Say that the process answers; needs no token and tells nothing else."""
         return JSONResponse({"status": "ok"})
+
+    def send_authority(self, _: Request) -> Response:
+        """Send the certificate that a host compares with the digest in its enrolment command."""
+        return JSONResponse({"certificate": authority_certificate(self._lab.lab).decode()})
+
+    async def enrol(self, request: Request) -> Response:
+        """Enrol a host; the secret in the request takes the place of a token."""
+        with tempfile.SpooledTemporaryFile(ENROL_BYTES_MAX) as body:
+            await _receive(request, body, ENROL_BYTES_MAX)
+            types = types_of(enrol_host)
+            arguments = _arguments(types, body.read())
+        called, lab = Operation("enrol_host", Role.VIEWER, enrol_host), self._lab.for_user("")
+        return await run_in_threadpool(_call, called, types, lab, arguments)
 
     def describe(self, request: Request) -> Response:
         """Return the OpenAPI description."""

@@ -36,6 +36,13 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
+def public_url(settings: ApiSettings) -> str:
+    """Return the URL of the API as clients on other computers use it."""
+    address, _, port = settings.listen.rpartition(":")
+    name = settings.names[0] if settings.names else address
+    return f"{'https' if settings.cert_file else 'http'}://{name}:{port}"
+
+
 def api_url(settings: ApiSettings) -> str:
     """Return the URL of the API as clients on this computer use it."""
     return f"{'https' if settings.cert_file else 'http'}://{settings.listen}"

@@ -10,7 +10,7 @@ from orchestrator.app.operation import Role, operation
 from orchestrator.dispatch.central_broker import HostReading
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.status_message import HostNotice
-from orchestrator.store import leases, phone_actions, phone_queries
+from orchestrator.store import enrolments, leases, phone_actions, phone_queries
 from orchestrator.store.operator_change import OperatorChange
 from workloads.protocol.messages import PhoneState
 
@@ -41,9 +41,10 @@ class HostSummary:
 
 @operation(Role.VIEWER)
 def list_hosts(lab: LabConnection) -> list[HostSummary]:
-    """List the hosts that send heartbeats, have phones in the store, or are drained."""
+    """List the hosts that send heartbeats, joined, have phones in the store, or are drained."""
     readings = {item.host: item for item in lab.broker.host_readings()}
-    names = lab.lab.settings.scheduler.hosts
+    accesses = enrolments.host_accesses(lab.store)
+    names = enrolments.lab_hosts(accesses, lab.lab.settings.scheduler.hosts)
     notices = host_notices(list(readings.values()), lab.broker.ingest_services(), names)
     drained = leases.drained_hosts(lab.store)
     known = {phone.host for phone in phone_queries.known_phones(lab.store)}
@@ -55,7 +56,7 @@ def list_hosts(lab: LabConnection) -> list[HostSummary]:
             tuple(item for item in notices if item.host == host),
             drained.get(host),
         )
-        for host in sorted({*readings, *known, *drained, *heard})
+        for host in sorted({*readings, *known, *drained, *heard, *(names or ())})
     ]
 
 

@@ -23,6 +23,7 @@ from orchestrator.decisions.health import Health
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.store.database import Database
+from orchestrator.store.enrolments import host_accesses, lab_hosts
 from orchestrator.store.phone_queries import KnownPhone, known_phones
 from workloads.connection_url import without_password
 from workloads.lab_settings import Lab
@@ -179,6 +180,18 @@ def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
             yield CheckFinding(subject, WARNING, f"{phone.facts.model}: {', '.join(texts)}", fix)
 
 
+def _lab_hosts(lab: Lab) -> frozenset[str] | None:
+    named = lab.settings.scheduler.hosts
+    try:
+        database = Database(lab.store_url)
+        database.check()
+        accesses = host_accesses(database)
+        database.close()
+    except FarmError:  # check_store reports it
+        accesses = []
+    return lab_hosts(accesses, named)
+
+
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the services run, and what is wrong with hosts, e.g. their clock or version."""
     try:
@@ -196,7 +209,7 @@ def check_services(lab: Lab) -> Iterator[CheckFinding]:
         yield CheckFinding("ingest", OK, "running")
     else:
         yield CheckFinding("ingest", ERROR, "not running, so no report is stored", up)
-    for notice in host_notices(readings, ingests, lab.settings.scheduler.hosts):
+    for notice in host_notices(readings, ingests, _lab_hosts(lab)):
         severity = ERROR if notice.problem in NO_RUNS else WARNING
         yield CheckFinding(f"host {notice.host}", severity, notice.text)
     now = datetime.now(UTC)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.dispatch.status_message import LabStatus
+from orchestrator.store.enrolments import Access, HostAccess
+from workloads.protocol.host_user import USER_PREFIX, host_rights, host_user
 from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX, STATUS_BYTES_MAX
 from workloads.protocol.messages import (
     HOST_PATTERN,
@@ -77,6 +79,31 @@ class CentralBroker(RedisConnection):
             for name in names:
                 pipe.exists(heartbeat_key(name))
             return [name for name, alive in zip(names, pipe.execute(), strict=True) if alive]
+
+    def set_host_users(self, accesses: Sequence[HostAccess]) -> None:
+        """Create the users of hosts that lack one or have a new password; delete all others."""
+        wanted = {
+            host_user(item.host): (item.host, item.password_digest)
+            for item in accesses
+            if item.access is not Access.REVOKED and item.password_digest
+        }
+        with self._translated():
+            found = set(self._redis.acl_users())
+            stale = {
+                user
+                for user in found
+                if user.startswith(USER_PREFIX) and self._password_of(user) != wanted.get(user)
+            }
+            if stale:
+                self._redis.acl_deluser(*stale)  # it also ends the connections of these users
+            for user in wanted.keys() - (found - stale):
+                host, digest = wanted[user]
+                rules = ("reset", "on", f"#{digest}", *host_rights(host))
+                self._redis.execute_command("ACL SETUSER", user, *rules)
+
+    def _password_of(self, user: str) -> tuple[str, str]:
+        entry = self._redis.acl_getuser(user) or {}
+        return user.removeprefix(USER_PREFIX), "".join(entry.get("passwords", []))
 
     def publish_ingest(self, instance: str, heartbeat: IngestHeartbeat) -> None:
         """Show that an ingest service is alive."""

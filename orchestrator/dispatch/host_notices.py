@@ -35,9 +35,9 @@ NO_RUNS = frozenset(
 def host_notices(
     readings: Sequence[HostReading],
     ingests: Sequence[IngestHeartbeat] = (),
-    hosts: Collection[str] = (),
+    hosts: Collection[str] | None = None,
 ) -> list[HostNotice]:
-    """Return the problems of all hosts; `hosts` names those of the lab, if the lab names any."""
+    """Return the problems of all hosts; `hosts` names those of the lab; None: every host."""
     notices = []
     for reading in readings:
         for problem, text in _problems(reading, hosts):
@@ -50,10 +50,12 @@ def host_notices(
     return notices
 
 
-def _problems(reading: HostReading, hosts: Collection[str]) -> Iterator[tuple[HostProblem, str]]:
+def _problems(
+    reading: HostReading, hosts: Collection[str] | None
+) -> Iterator[tuple[HostProblem, str]]:
     own, beat = software_version(), reading.heartbeat
-    if hosts and reading.host not in hosts:
-        text = "it is not in scheduler.hosts of lab.toml, so it gets no runs"
+    if hosts is not None and reading.host not in hosts:
+        text = "it was not added to the lab, so it gets no runs; use 'farm host add'"
         yield HostProblem.UNKNOWN_HOST, text
     if beat is None and (reading.identity is None or reading.identity.version == PROTOCOL):
         yield HostProblem.UNREADABLE, "its heartbeat cannot be read, so it gets no runs"

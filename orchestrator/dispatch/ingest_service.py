@@ -17,6 +17,7 @@ from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
+from orchestrator.dispatch.lab_hosts import LabHosts
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
 from workloads.process_identity import new_instance, software_version
@@ -75,7 +76,7 @@ class IngestService:
         self._health = health or ServiceHealth(Service.INGEST)
         self._metrics = self._health.metrics
         self._broker = broker
-        self._hosts = frozenset(hosts)
+        self._lab_hosts = LabHosts(db, hosts)
         self._instance = new_instance()
         self._finder = CentralBroker(broker.url)  # one connection per thread
         self._waiting: queue.Queue[tuple[str, list[str]]] = queue.Queue(WAITING_MAX)
@@ -100,8 +101,8 @@ class IngestService:
 
     def find_hosts(self) -> list[str]:
         """Return the hosts of the lab that are alive."""
-        alive = self._finder.live_hosts()
-        return [host for host in alive if not self._hosts or host in self._hosts]
+        hosts, alive = self._lab_hosts.read(), self._finder.live_hosts()
+        return [host for host in alive if hosts is None or host in hosts]
 
     def take(self, queue_name: str, texts: list[str]) -> None:
         """Take a delivery from Celery; wait while too many are waiting."""

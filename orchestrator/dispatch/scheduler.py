@@ -17,6 +17,7 @@ from orchestrator.dispatch.central_broker import CentralBroker, HostReading
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
+from orchestrator.dispatch.lab_hosts import LabHosts
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
 from orchestrator.dispatch.status_board import build_status
 from orchestrator.dispatch.status_message import LabStatus
@@ -129,7 +130,7 @@ class Scheduler:
         self._db = db
         self._health = health or ServiceHealth(Service.SCHEDULER)
         self._metrics = self._health.metrics
-        self._hosts = frozenset(hosts)  # empty: every host belongs to the lab
+        self._lab_hosts = LabHosts(db, hosts, broker)
         self._notices: set[tuple[str, str]] = set()
         self._unconfirmed_at: dict[RunId, float] = {}
         self._broker = broker
@@ -222,7 +223,7 @@ class Scheduler:
             self._broker.publish_event(change.event)
         finished_sweeps.mark_finished(self._db)
         ingests = self._broker.ingest_services()
-        status = build_status(self._db, readings, ingests, known, self._hosts)
+        status = build_status(self._db, readings, ingests, known, self._lab_hosts.read())
         self._broker.publish_status(status)
         self._count(status)
 
@@ -237,7 +238,7 @@ class Scheduler:
 
     def _stopped_hosts(self, readings: Sequence[HostReading]) -> set[str]:
         """Return the hosts that get no runs; log what is new about hosts."""
-        notices = host_notices(readings, (), self._hosts)
+        notices = host_notices(readings, (), self._lab_hosts.read())
         found = {(item.host, item.problem) for item in notices}
         for item in notices:
             if (item.host, item.problem) not in self._notices:

@@ -29,7 +29,7 @@ def build_status(
     readings: Sequence[HostReading],
     ingests: Sequence[IngestHeartbeat],
     known: Collection[str],
-    hosts: Collection[str] = (),
+    hosts: Collection[str] | None = None,
 ) -> LabStatus:
     """Count the hosts, the phones of the heartbeats and of the store, and the runs."""
     heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]

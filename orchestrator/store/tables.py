@@ -240,6 +240,19 @@ class HostRow(SQLModel, table=True):
     reason: str = ""
 
 
+class EnrolmentRow(SQLModel, table=True):
+    """A host that was added to the lab; of its secrets only digests are kept."""
+
+    __tablename__ = "enrolment"
+    host: str = Field(primary_key=True)
+    offer_digest: str = Field(default="", index=True)  # of the secret to join with, until it joins
+    offer_until_s: float = 0  # epoch seconds
+    password_digest: str = ""  # of its user at the broker; empty before it joined
+    enrolled_at_s: float = 0
+    certificate_until_s: float = 0
+    revoked: bool = False
+
+
 class AuditRow(SQLModel, table=True):
     """Who changed what, when, the values before and after, and the command that undoes it."""
 
@@ -314,3 +327,4 @@ command_result, crash, host, audit, token = (
     _tables[name] for name in ("command_result", "crash", "host", "audit", "token")
 )
 notice, notice_delivery = (_tables[name] for name in ("notice", "notice_delivery"))
+enrolment = _tables["enrolment"]

@@ -1,4 +1,4 @@
-"""Pinned sweeps, and the tokens of the API."""
+"""Pinned sweeps, the tokens of the API, and enrolled hosts."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -25,3 +25,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest"),
     )
+    op.create_table(
+        "enrolment",
+        sa.Column("host", sa.String(), nullable=False),
+        sa.Column("offer_digest", sa.String(), nullable=False),
+        sa.Column("offer_until_s", sa.Float(), nullable=False),
+        sa.Column("password_digest", sa.String(), nullable=False),
+        sa.Column("enrolled_at_s", sa.Float(), nullable=False),
+        sa.Column("certificate_until_s", sa.Float(), nullable=False),
+        sa.Column("revoked", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("host"),
+    )
+    op.create_index("ix_enrolment_offer_digest", "enrolment", ["offer_digest"])

@@ -1,0 +1,35 @@
+"""The user of a host at the broker, and all that it may do there.
+
+Derived from what an agent sends (redis-py, Celery and kombu), and no more: a host reads its own
+queue, writes its own results, and keeps its own heartbeat.
+"""
+
+from workloads.protocol.messages import (
+    HOSTS_KEY,
+    confirmed_key,
+    heartbeat_key,
+    host_queue,
+    results_queue,
+)
+
+USER_PREFIX = "host."
+# What redis-py sends on every connection; none of these reads or writes a key.
+CONNECTION_RIGHTS = ("+ping", "+client|setinfo")
+
+
+def host_user(host: str) -> str:
+    """Return the name of a host's user."""
+    return f"{USER_PREFIX}{host}"
+
+
+def host_rights(host: str) -> tuple[str, ...]:
+    """Return the rights of a host as rules of Redis 7; each group has its own keys."""
+    heartbeat, confirmed = heartbeat_key(host), confirmed_key(host)
+    return (
+        *("resetchannels", "-@all", *CONNECTION_RIGHTS),
+        f"(+lpush %W~{results_queue(host)})",
+        f"(+brpop ~{host_queue(host)})",
+        f"(+set +del ~{heartbeat})",
+        f"(+sadd +srem ~{HOSTS_KEY})",
+        f"(+blpop +lpop +del ~{confirmed})",
+    )
