@@ -23,7 +23,7 @@ from agent.virtual.profiles import load_profile
 from agent.virtual.socs import load_soc, soc_ids
 from agent.virtual.twin.calibrate import calibrate
 from agent.virtual.twin.core_power_model import family_model, running_rows
-from agent.virtual.twin.curve_error import LeftOut, LeftOutRow, cross_validate
+from agent.virtual.twin.curve_error import LeftOut, LeftOutPoint, cross_validate
 from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
 from agent.virtual.twin.fit_result import ERROR_QUANTILE, FitResult, stated_error
 from agent.virtual.twin.gpu_error import left_out_errors
@@ -150,7 +150,7 @@ def _log_group(
     return GroupFigures(quantity, left_out, len(errors), middle, covered, p, rank)
 
 
-def _group(quantity: str, left_out: str, rows: Sequence[LeftOutRow]) -> GroupFigures:
+def _group(quantity: str, left_out: str, rows: Sequence[LeftOutPoint]) -> GroupFigures:
     covered = sum(row.is_covered for row in rows)
     return GroupFigures(
         quantity,

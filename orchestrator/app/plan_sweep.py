@@ -230,9 +230,9 @@ def _estimates(
         sampled = samples[model]
         twin = from_response(sampled, responses[model][: len(sampled)])
         estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
-        for trial, pair in zip((*sampled, *largest[model]), responses[model], strict=True):
+        for trial, pairs in zip((*sampled, *largest[model]), responses[model], strict=True):
             launch = launch_for(trial.case, trial.condition.launch)
-            step_s = step_s_from_run(launch, pair[0]) if pair else None
+            step_s = step_s_from_run(launch, pairs[len(pairs) // 2][0]) if pairs else None
             if step_s is not None:
                 simulated_s[model, trial.case.digest, trial.condition.digest] = step_s
     facts_of = {facts.serial: facts for facts in phones}

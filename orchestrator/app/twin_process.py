@@ -9,12 +9,16 @@ from typing import Any
 TWIN_TIMEOUT_S = 60.0
 
 Pair = tuple[float, float]
+LikelyPairs = tuple[Pair, ...]
 
 
 def estimate_with_twin(
     runs_of: Mapping[str, Sequence[dict[str, Any]]],
-) -> dict[str, list[Pair | None]]:
-    """Return the seconds of measuring and cooling per run, by model; None where unknown."""
+) -> dict[str, list[LikelyPairs | None]]:
+    """Return the seconds of measuring and cooling per run, by model; None where unknown.
+
+    The pairs of a run are equally likely; they differ as much as the error of its condition says.
+    """
     requests = [{"model": model, "runs": list(runs)} for model, runs in runs_of.items()]
     if not requests:
         return {}
@@ -31,6 +35,6 @@ def estimate_with_twin(
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}  # the plan names the weaker basis of its estimate
     return {
-        model: [(pair[0], pair[1]) if pair else None for pair in pairs]
-        for model, pairs in zip(runs_of, answers, strict=True)
+        model: [tuple((s, run[1]) for s in run[0]) if run else None for run in runs]
+        for model, runs in zip(runs_of, answers, strict=True)
     }

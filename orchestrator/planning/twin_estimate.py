@@ -40,13 +40,13 @@ def sample_trials(trials: Sequence[Trial], seed: int) -> list[Trial]:
 
 
 def from_response(
-    requested: Sequence[Trial], pairs: Sequence[tuple[float, float] | None]
+    requested: Sequence[Trial], runs: Sequence[tuple[tuple[float, float], ...] | None]
 ) -> dict[str, RunEstimate]:
-    """Convert the twin's answers into estimates by protocol."""
+    """Convert the twin's answers, equally likely pairs per run, into estimates by protocol."""
     by_protocol: dict[str, list[tuple[float, float]]] = {}
-    for trial, pair in zip(requested, pairs, strict=True):
-        if pair is not None:
-            by_protocol.setdefault(trial.condition.protocol.value, []).append(pair)
+    for trial, pairs in zip(requested, runs, strict=True):
+        if pairs is not None:
+            by_protocol.setdefault(trial.condition.protocol.value, []).extend(pairs)
     return {
         protocol: RunEstimate(EstimateBasis.TWIN, tuple(group))
         for protocol, group in by_protocol.items()

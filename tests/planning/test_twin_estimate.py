@@ -48,6 +48,25 @@ def test_a_long_run_is_predicted_to_be_long_and_to_cool_for_long() -> None:
     assert found.bases == {EstimateBasis.TWIN: 2}
 
 
+def test_a_plan_is_as_uncertain_as_the_condition() -> None:
+    """A run that ends after a number of steps is spread by the error of their time."""
+
+    def spread(workload: str, cores: str) -> float:
+        text = TEXT.replace("mlp-4", workload).replace("all8, freq: high", f"{cores}, freq: free")
+        trials = expand_sweep(
+            read_sweep(text.replace("[cold, endurance]", "[cold]")), [MEIZU]
+        ).trials
+        request = {**to_request(trials[0]), "seconds": 0.0, "steps": 1000}
+        (run,) = estimate_with_twin({MEIZU.model: [request]})[MEIZU.model]
+        assert run is not None
+        times = [measuring_s for measuring_s, _ in run]
+        return max(times) / min(times)
+
+    assert spread("emdl-lenet", "big4") > 1.3  # an error of a tenth
+    assert spread("emdl-lenet", "big1") > spread("emdl-lenet", "big4")  # another core set
+    assert spread("mlp-4", "big4") == 1.0  # the farm's own engine: extrapolated
+
+
 def test_only_a_simulated_phone_has_a_twin_and_an_empty_response_gives_no_estimate() -> None:
     assert is_simulated(MEIZU)
     assert not is_simulated(phone("real"))

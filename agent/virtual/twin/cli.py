@@ -106,7 +106,8 @@ def estimate_durations_command() -> None:
     """Estimate how long runs take, in seconds of the phone's clock.
 
     Reads a JSON list of {"model", "runs"} from stdin. Prints, for each model, a list of
-    [measuring, cooling] per run, or null for a run that the phone does not support.
+    [measuring, cooling] per run, or null for a run that the phone does not support. Measuring is a
+    list of equally likely times, as far apart as the error of the condition demands.
 
     \b
     Example:
@@ -125,7 +126,7 @@ def estimate_durations_command() -> None:
     for model, runs in runs_by_model:
         profile = profile_for_model(model)
         durations = [estimate_duration(profile, run) if profile else None for run in runs]
-        answers.append([[d.measured_s, d.cooled_s] if d else None for d in durations])
+        answers.append([[list(d.likely_s), d.cooled_s] if d else None for d in durations])
     click.echo(json.dumps(answers))
 
 

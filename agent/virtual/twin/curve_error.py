@@ -50,7 +50,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOutRow:
+class LeftOutPoint:
     """A measured row, predicted without it."""
 
     soc: str
@@ -103,7 +103,7 @@ def predict_curve(soc: SocTable) -> list[CurvePoint]:
     return points
 
 
-def cross_validate(socs: list[SocTable], left_out: LeftOut) -> Iterator[LeftOutRow]:
+def cross_validate(socs: list[SocTable], left_out: LeftOut) -> Iterator[LeftOutPoint]:
     """Predict the rows of each measured cluster from a fit that has not seen them."""
     full = CorePowerModel(socs)
     for soc in socs:
@@ -151,9 +151,9 @@ def _without(
 
 def _test_rows(
     model: CorePowerModel, soc: SocTable, part: SocCluster, left_out: LeftOut, tested: list[int]
-) -> Iterator[LeftOutRow]:
+) -> Iterator[LeftOutPoint]:
     clocks, log_mw = running_rows(part)
     estimate = model.estimate(soc, part, [float(clocks[i]) for i in tested])
     errors = np.log(estimate.milliwatts) - log_mw[tested]
     for i, error, spread in zip(tested, errors, estimate.spread, strict=True):
-        yield LeftOutRow(soc.id, part.role, float(clocks[i]), left_out, float(error), float(spread))
+        yield LeftOutPoint(soc.id, part.role, float(clocks[i]), left_out, float(error), float(spread))
