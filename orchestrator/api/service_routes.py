@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from orchestrator.api.api_description import describe_api
+from orchestrator.api.live_page import page_routes
 from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
 from orchestrator.app.api_client import PIECE_BYTES, RESULT_HEADER
 from orchestrator.app.app_errors import ErrorKind, NotAuthenticated, TooMuchData, error_kind
@@ -48,6 +49,7 @@ def build_app(lab: LabConnection) -> App:
     """Return the application that serves a lab."""
     service = _ApiService(lab)
     routes = [
+        *page_routes(lab),
         Route("/healthz", service.report_health),
         Route("/openapi.json", service.describe),
         Route("/v1/authority", service.send_authority),

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.app.lab_status import KnownPhone, LabView
+from orchestrator.app.lab_status import KnownPhone, LabView, SweepSummary
+from orchestrator.decisions.states import SweepState
 from workloads.protocol.messages import Event
 
 TRACE_KEPT = 240
@@ -44,3 +45,15 @@ class LabSnapshot:
     traces: Mapping[str, PhoneTrace] = field(default_factory=dict)
     outage: str = ""  # why the lab cannot be polled
     skipped: int = 0  # how often events came too fast to show
+
+
+def state_of(sweep: SweepSummary, snapshot: LabSnapshot) -> str:
+    """Return the state of a sweep as one word."""
+    if sweep.state is SweepState.CANCELLED:
+        return "CANCELLED"
+    if sweep.finished:
+        return "FINISHED"
+    if sweep.state is SweepState.PAUSED:
+        return "PAUSED"
+    busy = any(phone.lease is not None for phone in snapshot.view.phones)
+    return "RUNNING" if busy else "WAITING"

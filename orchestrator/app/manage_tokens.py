@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.app.api_port import api_url
 from orchestrator.app.app_errors import NotAuthenticated, NotPermitted
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
@@ -12,17 +13,22 @@ from orchestrator.store.tokens import TokenRecord
 from workloads.protocol.faults import InvalidRequest
 
 __all__ = [
+    "NewLoginLink",
     "NewToken",
     "OperatorChange",
     "TokenRecord",
+    "add_login_link",
     "add_token",
     "authenticate",
+    "begin_session",
     "list_tokens",
     "require_role",
     "revoke_token",
 ]
 
 DAYS_MAX = 3650.0
+CODE_MINUTES = 15
+SESSION_DAYS = 30
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,14 @@ class NewToken:
     secret: str
 
 
+@dataclass(frozen=True)
+class NewLoginLink:
+    """A link to the page of the lab that works once."""
+
+    url: str
+    expires_at: datetime
+
+
 @operation(Role.ADMIN)
 def add_token(lab: LabConnection, person: str, role: Role, days: float) -> NewToken:
     """Create a token for a person that ends after some days; the secret is shown only once."""
@@ -40,6 +54,26 @@ def add_token(lab: LabConnection, person: str, role: Role, days: float) -> NewTo
         raise InvalidRequest(f"a token is valid for more than 0 and at most {DAYS_MAX:.0f} days")
     expires_at = datetime.now(UTC) + timedelta(days=days)
     return NewToken(*tokens.add_token(lab.store, person, str(role), expires_at, lab.actor()))
+
+
+@operation(Role.ADMIN)
+def add_login_link(lab: LabConnection, person: str) -> NewLoginLink:
+    """Create a link that opens the page of the lab once, for a person who only looks."""
+    expires_at = datetime.now(UTC) + timedelta(minutes=CODE_MINUTES)
+    code = tokens.add_token(
+        lab.store, person, str(Role.VIEWER), expires_at, lab.actor(), once=True
+    )[1]
+    return NewLoginLink(f"{api_url(lab.lab.settings.api)}/login/{code}", expires_at)
+
+
+def begin_session(lab: LabConnection, code: str) -> NewToken:
+    """Exchange the code of a link for the token of a session; the code is spent."""
+    spent = tokens.spend_code(lab.store, code)
+    if spent is None:
+        raise NotAuthenticated("the link was used already or has ended; ask for a new one")
+    expires_at = datetime.now(UTC) + timedelta(days=SESSION_DAYS)
+    actor = lab.for_user(spent.person).actor()
+    return NewToken(*tokens.add_token(lab.store, spent.person, spent.role, expires_at, actor))
 
 
 @operation(Role.ADMIN)
@@ -59,7 +93,7 @@ def authenticate(lab: LabConnection, secret: str) -> TokenRecord:
     if not secret:
         raise NotAuthenticated("the request has no token; set FARM_TOKEN")
     found = tokens.find_token(lab.store, secret)
-    if found is None:
+    if found is None or found.once:
         raise NotAuthenticated("the token is unknown; ask an admin for a new one")
     if found.revoked:
         raise NotAuthenticated(f"the token {found.id} was revoked; ask an admin for a new one")

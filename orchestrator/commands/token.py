@@ -20,7 +20,7 @@ from orchestrator.commands.exit_codes import NOTHING
 
 @click.group()
 def token() -> None:
-    """Add, list and revoke tokens of the API."""
+    """Add, list and revoke tokens of the API, and links to its page."""
 
 
 @token.command()
@@ -60,6 +60,28 @@ def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) ->
     click.echo(f"{added.token.id}: {added.token.person}, {role}, until {ends}", err=True)
 
 
+@token.command()
+@click.argument("person")
+@lab_option
+@json_option
+def link(person: str, lab_folder: Path, as_json: bool) -> None:
+    """Print a link that opens the page of the lab for a PERSON, once.
+
+    The browser that opens it first stays logged in for 30 days and can only look. 'farm token list'
+    shows the session, 'farm token revoke' ends it.
+
+    Example: farm token link anna
+    """
+    from orchestrator.app.manage_tokens import add_login_link
+
+    added = add_login_link(connect(lab_folder), person)
+    if as_json:
+        print_json(asdict(added))
+        return
+    click.echo(added.url)
+    click.echo(f"It works once, until {added.expires_at:%H:%M} UTC.", err=True)
+
+
 @token.command("list")
 @lab_option
 @json_option
@@ -77,7 +99,8 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
     now = datetime.now(UTC)
     rows = [
         (
-            *(item.id, item.person, item.role, f"{item.expires_at:%Y-%m-%d %H:%M}"),
+            *(item.id, item.person, "login link" if item.once else item.role),
+            f"{item.expires_at:%Y-%m-%d %H:%M}",
             "revoked" if item.revoked else "valid" if item.is_valid(now) else "expired",
         )
         for item in tokens

@@ -1,6 +1,7 @@
 """`farm up` and `farm down`: run a lab on this host, and stop it."""
 
 import logging
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,8 +148,9 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             named = (*addresses, *(_tcp_address(text) for text in connected))
             options += [part for address in named for part in ("--connect", address)]
             agents = [] if no_agent else [lab_services.agent_process(lab, host, *options)]
-            with lab_services.services(lab, [*agents, *_api_service(lab)]) as processes:
-                _print_up(lab)
+            api = _api_service(lab)
+            with lab_services.services(lab, [*agents, *api]) as processes:
+                _print_up(connection, bool(api))
                 click.echo("Ctrl-C stops the lab; queued runs stay queued.")
                 polls = (PhoneCounter(connection).poll, NoticePrinter(connection).poll)
                 lab_services.supervise(lab, [*phones, *processes], polls)
@@ -173,11 +175,22 @@ def _start_in_background(connection: "LabConnection", options: "list[str]") -> N
     lab = connection.lab
     command = service_command("up", "--lab", lab.root, *options)
     pid, log_file = start_in_background(lab, command, is_up)
-    _print_up(lab)
+    _print_up(connection, has_page=True)
     click.echo(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
 
 
-def _print_up(lab: "Lab") -> None:
+def _print_up(connection: "LabConnection", has_page: bool) -> None:
+    """Say where the lab is; a terminal gets a link to its page, a log file must not contain one."""
+    from orchestrator.app.api_port import api_url
+    from orchestrator.app.manage_tokens import add_login_link
+
+    lab = connection.lab
+    if has_page and sys.stdout.isatty():
+        link = add_login_link(connection, connection.user or "local").url
+        click.echo(f"The page of the lab, for one browser within 15 minutes: {link}")
+    elif has_page:
+        url = api_url(lab.settings.api)
+        click.echo(f"The page of the lab is at {url}; log in with: farm token link NAME")
     click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
     if lab.root != DEFAULT_LAB.absolute():
         click.echo(f"Other commands need: export FARM_LAB={lab.root}")

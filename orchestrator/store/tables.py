@@ -278,6 +278,7 @@ class TokenRow(SQLModel, table=True):
     created_at: datetime = Field(sa_column=_utc())
     expires_at: datetime = Field(sa_column=_utc())
     revoked: bool = False
+    once: bool = False  # a code that is exchanged for a session of the page, and then revoked
 
 
 class NoticeRow(SQLModel, table=True):

@@ -34,6 +34,7 @@ class TokenRecord:
     created_at: datetime
     expires_at: datetime
     revoked: bool
+    once: bool = False  # a code for a session of the page
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether the token can be used."""
@@ -41,22 +42,36 @@ class TokenRecord:
 
 
 def add_token(
-    db: Database, person: str, role: str, expires_at: datetime, actor: Actor
+    db: Database, person: str, role: str, expires_at: datetime, actor: Actor, once: bool = False
 ) -> tuple[TokenRecord, str]:
     """Create a token; return it with its secret, which cannot be read again."""
     person = safe_text(person, PERSON_MAX).strip()
     if not person:
         raise InvalidRequest("the name of the person is empty; a token belongs to a person")
     secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
-    added = TokenRecord(f"tk-{secrets.token_hex(4)}", person, role, now, expires_at, False)
+    added = TokenRecord(f"tk-{secrets.token_hex(4)}", person, role, now, expires_at, False, once)
     with db.write() as connection:
         row = {**vars(added), "digest": digest_of_bytes(secret.encode())}
         connection.execute(token.insert(), [row])
         after = {"person": person, "role": role, "expires_at": expires_at.isoformat()}
         undo = f"farm token revoke {added.id}"
-        entry = AuditEntry(now, actor.name, "add-token", added.id, {}, after, undo)
+        action = "add-login-code" if once else "add-token"
+        entry = AuditEntry(now, actor.name, action, added.id, {}, after, undo)
         record_audit(connection, entry)
     return added, secret
+
+
+def spend_code(db: Database, secret: str) -> TokenRecord | None:
+    """Revoke a valid code and return it; None if it is unknown, ended or spent already."""
+    now = datetime.now(UTC)
+    same = (token.c.digest == digest_of_bytes(secret.encode(errors="replace")), token.c.once)
+    valid = (token.c.revoked.is_(False), token.c.expires_at > now)
+    with db.write() as connection:
+        spent = connection.execute(update(token).where(*same, *valid).values(revoked=True))
+        if spent.rowcount != 1:
+            return None
+        row = connection.execute(select(token).where(*same)).one()
+    return _record(row)
 
 
 def list_tokens(db: Database) -> list[TokenRecord]:
@@ -95,4 +110,4 @@ def revoke_token(db: Database, token_id: str, actor: Actor) -> OperatorChange:
 
 def _record(row: Row[Any]) -> TokenRecord:
     ends = as_utc(row.created_at), as_utc(row.expires_at)
-    return TokenRecord(row.id, row.person, row.role, *ends, bool(row.revoked))
+    return TokenRecord(row.id, row.person, row.role, *ends, bool(row.revoked), bool(row.once))

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from orchestrator.app.lab_snapshot import LabSnapshot
+from orchestrator.app.lab_snapshot import LabSnapshot, state_of
 from orchestrator.app.lab_status import SweepSummary
 from orchestrator.app.phone_state_text import clock_time, count, state_badge
 from orchestrator.decisions.states import RunState, SweepState
@@ -34,18 +34,6 @@ def data_age(snapshot: LabSnapshot, now: datetime) -> Piece:
     if age_s >= STALE_AFTER_S:
         return f"○ {format_duration(age_s)} old", "bold red"
     return f"{clock} ● live", "green"
-
-
-def state_of(sweep: SweepSummary, snapshot: LabSnapshot) -> str:
-    """Return the state of a sweep as one word."""
-    if sweep.state is SweepState.CANCELLED:
-        return "CANCELLED"
-    if sweep.finished:
-        return "FINISHED"
-    if sweep.state is SweepState.PAUSED:
-        return "PAUSED"
-    busy = any(phone.lease is not None for phone in snapshot.view.phones)
-    return "RUNNING" if busy else "WAITING"
 
 
 def header(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
@@ -107,9 +95,8 @@ def _eta(sweep: SweepSummary, snapshot: LabSnapshot, width: int, now: datetime) 
         return "resume with p"
     if rest is None:
         return "ETA: no run has ended yet"
-    if rest.untimed:
-        end = now + timedelta(seconds=rest.likely_s)
-        return f"ETA after {end.astimezone():%H:%M:%S}: {rest.untimed} runs of unknown duration"
+    if rest.unknown:
+        return f"ETA unknown: {rest.unknown}"
     ends = [
         now + timedelta(seconds=seconds) for seconds in (rest.likely_s, rest.early_s, rest.late_s)
     ]

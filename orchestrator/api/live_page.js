@@ -1,0 +1,200 @@
+"use strict";
+// Shows the lab as the server sends it: the whole at first, then what changed. Text is set as text.
+// Rows are written in small pieces, so that a thousand phones never block the page.
+(() => {
+  const get = (id) => document.getElementById(id);
+  const PIECE = 40; // rows per frame
+  const rows = new Map(); // serial: {values, element}
+  let received = 0;
+  let age = 0;
+  let outage = "";
+  let open = "";
+  let pending = new Set();
+  let scheduled = false;
+
+  const make = (tag, text, kind) => {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (kind) element.className = kind;
+    return element;
+  };
+  const duration = (seconds) => {
+    const s = Math.max(0, Math.round(seconds));
+    if (s < 3600) return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}`;
+    return s < 86400 ? `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min` : `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+  };
+  const clock = (seconds) => new Date(Date.now() + seconds * 1000).toLocaleString([], { weekday: seconds > 64800 ? "short" : undefined, hour: "2-digit", minute: "2-digit" });
+  const runs = (count) => (count === 1 ? "1 run" : `${count} runs`);
+
+  const showAge = () => {
+    const box = get("age");
+    const seconds = age + (performance.now() - received) / 1000;
+    const old = !received || seconds > 5;
+    const text = !received ? "connecting" : old ? `data are ${duration(seconds)} old` : `live, ${seconds.toFixed(0)} s old`;
+    box.textContent = outage && old ? `${text}: ${outage}` : text;
+    box.classList.toggle("old", old);
+  };
+
+  const showSweep = (sweep) => {
+    const card = make("article", undefined, "card");
+    const title = make("b", `${sweep.name} `);
+    title.append(make("span", `${sweep.id} · ${sweep.state}${sweep.why ? `: ${sweep.why}` : ""}`, "soft"));
+    const bar = make("progress");
+    bar.max = Math.max(1, sweep.total);
+    bar.value = sweep.ended;
+    const counts = make("p", `${sweep.ended} of ${runs(sweep.total)} ended, ${sweep.done} done`, "small");
+    for (const word of ["failed", "blocked", "suspect", "void"]) {
+      if (sweep[word]) counts.append(make("span", ` · ${sweep[word]} ${word}`, word === "failed" || word === "blocked" ? "bad" : "warn"));
+    }
+    if (sweep.reason) counts.append(make("span", ` · most often: ${sweep.reason}`, "warn"));
+    card.append(title, bar, counts);
+    if (sweep.end) {
+      const [likely, early, late] = sweep.end.seconds;
+      const text = sweep.end.unknown ? `End unknown: ${sweep.end.unknown}` : `End about ${clock(likely)} (${clock(early)} to ${clock(late)}), ${duration(likely)} left`;
+      card.append(make("p", text, "small"));
+    }
+    if (sweep.done || sweep.failed) {
+      const link = make("a", "Report");
+      link.href = `/page/reports/${encodeURIComponent(sweep.id)}`;
+      card.append(link);
+    }
+    return card;
+  };
+
+  const showProblem = ([title, text, phones]) => {
+    const item = make("li", undefined, "card");
+    item.append(make("b", title, "bad"), make("span", text));
+    if (phones) item.append(make("span", ` (${phones})`, "soft"));
+    return item;
+  };
+
+  const showEvent = ([at, kind, phone, text]) => {
+    const item = make("li");
+    const problem = ["fault", "void", "expired"].includes(kind);
+    item.append(make("span", `${new Date(at).toLocaleTimeString()} `, "soft"), make("span", `${kind} `, problem ? "bad" : ""), make("span", `${phone} ${text}`));
+    return item;
+  };
+
+  const cells = (v) => [v[0], `${v[2]} ${v[3]}`, v[5] === null ? "–" : `${v[5].toFixed(1)} °C`, v[6] === null ? "–" : `${v[6]} %`, v[10], v[9] !== null ? duration(v[9]) : v[8] !== null ? `${v[8]} %` : ""];
+  const matches = (v) => {
+    const words = get("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = `${v[0]} ${v[1]} ${v[3]}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+  const writeRow = (serial) => {
+    const row = rows.get(serial);
+    if (!row) return;
+    if (!row.element) {
+      row.element = make("button", undefined, "row");
+      row.element.type = "button";
+      row.element.setAttribute("role", "row");
+      for (let index = 0; index < 6; index += 1) {
+        const cell = make("span");
+        cell.setAttribute("role", "cell");
+        row.element.append(cell);
+      }
+      row.element.addEventListener("click", () => showPhone(serial));
+    }
+    const texts = cells(row.values);
+    texts.forEach((text, index) => {
+      const cell = row.element.children[index];
+      if (cell.textContent !== text) cell.textContent = text;
+    });
+    row.element.children[1].className = `o${row.values[4]}`;
+    row.element.hidden = !matches(row.values);
+    if (!row.element.isConnected) get("phones").append(row.element);
+    if (row.order !== row.values[4]) {
+      row.order = row.values[4];
+      row.element.style.order = row.order; // problems first
+    }
+  };
+  const writeSome = () => {
+    scheduled = false;
+    let left = PIECE;
+    for (const serial of pending) {
+      if (left === 0) break;
+      pending.delete(serial);
+      writeRow(serial);
+      left -= 1;
+    }
+    if (pending.size) schedule();
+    else get("phone-count").textContent = String(rows.size);
+  };
+  const schedule = () => {
+    if (!scheduled) {
+      scheduled = true;
+      setTimeout(writeSome, 16);
+    }
+  };
+
+  const showCurves = async () => {
+    if (!open) return;
+    const response = await fetch(`/page/phones/${encodeURIComponent(open)}`);
+    if (!response.ok) return;
+    const box = get("curves");
+    const figures = Object.entries(await response.json()).map(([name, values]) => {
+      const part = make("div");
+      if (!values.length) {
+        part.append(make("p", `${name}: no data yet`, "soft small"));
+        return part;
+      }
+      const low = Math.min(...values);
+      const high = Math.max(...values);
+      const span = high - low || 1;
+      const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      svg.setAttribute("viewBox", "0 0 240 100");
+      svg.setAttribute("preserveAspectRatio", "none");
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+      line.setAttribute("points", values.map((value, index) => `${(240 - values.length + index).toFixed(0)},${(95 - (90 * (value - low)) / span).toFixed(1)}`).join(" "));
+      svg.append(line);
+      part.append(make("p", `${name}: ${values[values.length - 1].toFixed(2)} now, ${low.toFixed(2)} to ${high.toFixed(2)} in the last ${values.length} heartbeats`, "small"), svg);
+      return part;
+    });
+    box.replaceChildren(...figures);
+  };
+  const showPhone = (serial) => {
+    open = serial;
+    const values = rows.get(serial).values;
+    get("detail-name").textContent = `${values[0]} (${serial})`;
+    get("detail-text").textContent = `${values[3]}: ${values[10]}; host ${values[1] || "none"}; clocks ${values[7] || "not pinned"}`;
+    get("curves").replaceChildren();
+    get("detail").showModal();
+    showCurves();
+  };
+  get("detail").addEventListener("close", () => { open = ""; });
+
+  const receive = (message) => {
+    received = performance.now();
+    age = message.age;
+    if ("outage" in message) outage = message.outage;
+    if ("lab" in message) get("lab").textContent = message.lab;
+    if (message.sweeps) get("sweeps").replaceChildren(...(message.sweeps.length ? message.sweeps.map(showSweep) : [make("p", "no sweep yet", "soft")]));
+    if (message.problems) {
+      get("problem-count").textContent = message.problems.length ? String(message.problems.length) : "none";
+      get("problems").replaceChildren(...message.problems.map(showProblem));
+    }
+    if (message.events) get("events").replaceChildren(...message.events.slice().reverse().map(showEvent));
+    for (const serial of message.gone) {
+      rows.get(serial)?.element?.remove();
+      rows.delete(serial);
+    }
+    for (const [serial, values] of Object.entries(message.phones)) {
+      const row = rows.get(serial) || { element: null, order: -1 };
+      row.values = values;
+      rows.set(serial, row);
+      pending.add(serial);
+    }
+    if (pending.size) schedule();
+    showAge();
+  };
+
+  get("filter").addEventListener("input", () => {
+    pending = new Set(rows.keys());
+    schedule();
+  });
+  const source = new EventSource("/page/events");
+  source.addEventListener("message", (event) => receive(JSON.parse(event.data)));
+  source.addEventListener("ended", () => { source.close(); location.reload(); });
+  setInterval(showAge, 1000);
+  setInterval(showCurves, 2000);
+})();

@@ -1,0 +1,141 @@
+"""The page of a lab for people without a terminal: it shows, and it changes nothing.
+
+A link with a code that works once sets a cookie that scripts cannot read; no other address contains
+a secret. The cookie opens this page and its data only: operations need a token.
+"""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from orchestrator.app.app_errors import NotAuthenticated
+from orchestrator.app.export_results import prepare_report
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_page import LabPage, PageReader
+from orchestrator.app.manage_tokens import SESSION_DAYS, authenticate, begin_session, require_role
+from orchestrator.app.operation import Role
+from workloads.protocol.faults import FarmError
+
+COOKIE = "farm_session"
+MESSAGE_INTERVAL_S = 1.0
+SESSION_CHECK_S = 30.0
+HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_REPORT_HEADERS = _HEADERS | {"Content-Security-Policy": "frame-ancestors 'none'"}
+_STATIC = {"live_page.css": "text/css", "live_page.js": "text/javascript"}
+# A refresh by the page itself: a redirect from a link on another site would not carry the cookie.
+_ENTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">'
+_HINT = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Farmhand</title><link rel="stylesheet" href="/live_page.css">
+<main><h1>Farmhand</h1><p>{text}</p>
+<p>A person with access to the lab makes a link with <code>farm token link NAME</code>;
+<code>farm up</code> prints one as well. Each link works once.</p></main></html>"""
+
+
+def page_routes(lab: LabConnection) -> list[Route]:
+    """Return the routes of the page."""
+    page = _PageService(lab)
+    return [
+        Route("/", page.show),
+        Route("/login/{code}", page.log_in),
+        Route("/page/events", page.stream),
+        Route("/page/phones/{serial}", page.send_curves),
+        Route("/page/reports/{sweep}", page.send_report),
+        *(Route(f"/{name}", page.static(name, kind)) for name, kind in _STATIC.items()),
+    ]
+
+
+class _PageService:
+    """The endpoints of the page; each checks the cookie first."""
+
+    def __init__(self, lab: LabConnection) -> None:
+        self._lab = lab
+        self._page = LabPage(lab)
+        self._rendering = threading.Lock()  # one report at a time
+
+    def _check(self, cookies: Mapping[str, str]) -> None:
+        require_role(authenticate(self._lab, cookies.get(COOKIE, "")), Role.VIEWER)
+
+    def static(self, name: str, kind: str) -> Any:
+        """Return the endpoint of a file without data."""
+        content = (HERE / name).read_bytes()
+        return lambda _: Response(content, media_type=kind, headers=_HEADERS)
+
+    def show(self, request: Request) -> Response:
+        """Send the page, or what to do without a session."""
+        try:
+            self._check(request.cookies)
+        except NotAuthenticated:
+            text = "You are not logged in, or your session has ended."
+            return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
+        return HTMLResponse((HERE / "live_page.html").read_bytes(), headers=_HEADERS)
+
+    def log_in(self, request: Request) -> Response:
+        """Exchange the code of a link for a cookie."""
+        try:
+            session = begin_session(self._lab, request.path_params["code"])
+        except NotAuthenticated:
+            text = "This link was used already, or it has ended."
+            return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
+        response = HTMLResponse(_ENTER, headers=_HEADERS)
+        response.set_cookie(
+            *(COOKIE, session.secret),
+            max_age=SESSION_DAYS * 86_400,
+            secure=bool(self._lab.lab.settings.api.cert_file),
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def stream(self, request: Request) -> Response:
+        """Stream the lab as server-sent events: all of it, then what changed."""
+        await run_in_threadpool(self._check, request.cookies)
+        headers = _HEADERS | {"X-Accel-Buffering": "no"}
+        events = self._events(dict(request.cookies))
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    async def _events(self, cookies: Mapping[str, str]) -> AsyncIterator[str]:
+        yield "retry: 2000\n\n"
+        reader, checked_at = PageReader(self._page), time.monotonic()
+        while True:
+            try:
+                if time.monotonic() - checked_at > SESSION_CHECK_S:
+                    await run_in_threadpool(self._check, cookies)
+                    checked_at = time.monotonic()
+                yield f"data: {await run_in_threadpool(reader.message)}\n\n"
+            except NotAuthenticated:
+                yield "event: ended\ndata: \n\n"
+                return
+            except FarmError:  # store or broker are away; the page shows the age of its data
+                yield ": waiting\n\n"
+            await anyio.sleep(MESSAGE_INTERVAL_S)
+
+    def send_curves(self, request: Request) -> Response:
+        """Send the last minutes of a phone."""
+        self._check(request.cookies)
+        return JSONResponse(self._page.curves(request.path_params["serial"]), headers=_HEADERS)
+
+    def send_report(self, request: Request) -> Response:
+        """Send the report of a sweep."""
+        self._check(request.cookies)
+        with self._rendering:
+            report = prepare_report(self._lab, request.path_params["sweep"], True)
+        return HTMLResponse(report.html, headers=_REPORT_HEADERS)

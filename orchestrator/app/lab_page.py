@@ -1,0 +1,198 @@
+"""What the page of a lab shows, as JSON: the whole lab at first, then only what changed."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, state_of
+from orchestrator.app.lab_status import KnownPhone, SweepSummary
+from orchestrator.app.lab_watcher import PollerThread
+from orchestrator.app.phone_state_text import (
+    BADGES,
+    activity_text,
+    clock_text,
+    display_names,
+    remaining_s,
+    state_badge,
+)
+from orchestrator.decisions.states import RunState
+from workloads.text import safe_text
+
+IDLE_S = 60.0  # the lab is not polled longer than this after the last reader has left
+EVENTS_SHOWN = 30
+PHONES_NAMED = 5
+
+PageContent = dict[str, Any]
+
+
+class LabPage:
+    """The page of a lab: one poller for all its readers, which stops without readers."""
+
+    def __init__(self, lab: LabConnection) -> None:
+        self._lab = lab
+        self._lock = threading.Lock()
+        self._poller: PollerThread | None = None
+        self._read_at = 0.0
+
+    def snapshot(self) -> LabSnapshot:
+        """Return the latest snapshot; the first reader starts the poller."""
+        with self._lock:
+            self._read_at = time.monotonic()
+            if self._poller is None or self._poller.failure is not None:
+                self._poller = PollerThread(self._lab, None, self._lab.lab.root.name, self._rest)
+                self._poller.start()
+            return self._poller.snapshot
+
+    def _rest(self) -> None:
+        """Stop the poller when nobody reads."""
+        with self._lock:
+            if self._poller is not None and time.monotonic() - self._read_at > IDLE_S:
+                self._poller.stop()
+                self._poller = None
+
+    def curves(self, serial: str) -> PageContent:
+        """Return the last minutes of a phone."""
+        trace = self.snapshot().traces.get(serial, NO_TRACE)
+        return {
+            "temperature, °C": trace.temps_c,
+            "clock, GHz": trace.clocks_ghz,
+            "power, W": trace.powers_w,
+        }
+
+
+class PageReader:
+    """One reader of the page; it is sent what has changed since its last message."""
+
+    def __init__(self, page: LabPage) -> None:
+        self._page = page
+        self._sent: PageContent = {}
+        self._rows: Mapping[str, list[Any]] = {}
+
+    def message(self) -> str:
+        """Return the next message."""
+        now = datetime.now(UTC)
+        content, rows = page_content(self._page.snapshot(), now)
+        changed = {key: value for key, value in content.items() if self._sent.get(key) != value}
+        changed["phones"] = {
+            serial: row for serial, row in rows.items() if self._rows.get(serial) != row
+        }
+        changed["gone"] = [serial for serial in self._rows if serial not in rows]
+        changed["age"] = content["age"]
+        self._sent, self._rows = content, rows
+        return json.dumps(changed, separators=(",", ":"), ensure_ascii=False)
+
+
+def page_content(snapshot: LabSnapshot, now: datetime) -> tuple[PageContent, dict[str, list[Any]]]:
+    """Return the content of the page, and the rows of its phones."""
+    view = snapshot.view
+    names = display_names(view.phones)
+    content: PageContent = {
+        "lab": safe_text(snapshot.lab, 60),
+        "age": round((now - view.at).total_seconds(), 1),
+        "outage": snapshot.outage,
+        "sweeps": [_sweep(item, snapshot) for item in (*view.sweeps, *view.others)],
+        "problems": _problems(snapshot, names, now),
+        "hosts": _hosts(snapshot),
+        "events": [
+            [
+                *(event.occurred_at.isoformat(timespec="seconds"), event.kind.value),
+                *(names.get(event.phone, safe_text(event.phone, 40)), safe_text(event.text, 300)),
+            ]
+            for event in snapshot.events[-EVENTS_SHOWN:]
+        ],
+    }
+    return content, {phone.serial: _row(phone, names, now) for phone in view.phones}
+
+
+def _row(phone: KnownPhone, names: Mapping[str, str], now: datetime) -> list[Any]:
+    """Return a phone: name, host, mark and word of its state, order, readings, activity."""
+    badge, status = state_badge(phone, now), phone.status
+    left, progress = remaining_s(phone), status.progress
+    return [
+        *(names[phone.serial], safe_text(phone.host, 63), badge.mark, badge.word, badge.order),
+        None if status.temp_c is None else round(status.temp_c, 1),
+        status.battery_pct,
+        clock_text(phone),
+        None if progress is None else round(100 * progress),
+        None if left is None else round(left),
+        activity_text(phone, now),
+    ]
+
+
+def _sweep(sweep: SweepSummary, snapshot: LabSnapshot) -> PageContent:
+    rest = snapshot.view.rest if sweep in snapshot.view.sweeps else None
+    return {
+        "id": sweep.id,
+        "name": safe_text(sweep.name, 60),
+        "state": state_of(sweep, snapshot).lower(),
+        "why": safe_text(sweep.state_reason, 200),
+        "total": sweep.total,
+        "ended": sweep.total - sweep.left,
+        "done": sweep.done,
+        "failed": sweep.failed,
+        "blocked": sweep.runs.get(RunState.BLOCKED, 0),
+        "suspect": sweep.left_out.suspect,
+        "void": sweep.left_out.void,
+        "reason": safe_text(sweep.left_out.reason_text, 200),
+        "end": None if rest is None or sweep.finished else _end(rest),
+    }
+
+
+def _end(rest: Any) -> PageContent:
+    """Return the remaining seconds and their interval, and why the end is unknown."""
+    unknown = getattr(rest, "unknown", "")
+    return {
+        "seconds": [round(s) for s in (rest.likely_s, rest.early_s, rest.late_s)],
+        "unknown": safe_text(unknown, 200),
+    }
+
+
+def _hosts(snapshot: LabSnapshot) -> list[list[Any]]:
+    phones = [phone.host for phone in snapshot.view.phones]
+    return [[safe_text(host, 63), phones.count(host)] for host in sorted(snapshot.view.hosts)]
+
+
+def group_problems(
+    snapshot: LabSnapshot, names: Mapping[str, str], now: datetime
+) -> list[tuple[str, str, Sequence[str]]]:
+    """Group what is wrong: the reason first, a text, and the phones that it concerns."""
+    view = snapshot.view
+    groups: list[tuple[str, str, Sequence[str]]] = []
+    for failed in view.failures:
+        groups.append((failed.title, failed.text, [names.get(p, p) for p in failed.phones]))
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for problem in view.problems:
+        by_reason.setdefault(("UNUSABLE", problem.text), []).append(problem.address)
+    for phone in view.phones:
+        badge = state_badge(phone, now)
+        waits = badge is BADGES["reserved"] and phone.queued
+        if badge.order <= BADGES["away"].order or waits:
+            reason = phone.health_reason or phone.status.reason
+            text = safe_text(reason, 200) or activity_text(phone, now)
+            by_reason.setdefault((badge.word, text), []).append(names[phone.serial])
+    for (word, text), phones in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+        count = f" ×{len(phones)}" if len(phones) > 1 else ""
+        groups.append((f"{word}{count}", text, phones))
+    for sweep in view.sweeps:
+        left_out = sweep.left_out
+        if left_out.suspect or left_out.void:
+            groups.append((left_out.counts, left_out.reason_text, []))
+    return groups
+
+
+def _problems(
+    snapshot: LabSnapshot, names: Mapping[str, str], now: datetime
+) -> list[tuple[str, str, str]]:
+    return [
+        (title, text, _listed(phones))
+        for title, text, phones in group_problems(snapshot, names, now)
+    ]
+
+
+def _listed(phones: Sequence[str]) -> str:
+    more = f" and {len(phones) - PHONES_NAMED} more" if len(phones) > PHONES_NAMED else ""
+    return ", ".join(safe_text(phone, 60) for phone in phones[:PHONES_NAMED]) + more

@@ -1,0 +1,112 @@
+"""The page of a lab: a link logs in once, the cookie opens the page only, and nothing changes."""
+
+import http.client
+import json
+import re
+from typing import Any
+
+import pytest
+
+from orchestrator.app.manage_tokens import add_login_link, list_tokens, revoke_token
+from orchestrator.app.operation import Role
+from tests.api.conftest import ApiLab
+
+
+def ask(served: ApiLab, path: str, method: str = "GET", **headers: str) -> Any:
+    """Send a request; return the response with its body read."""
+    connection = http.client.HTTPConnection(*served.address, timeout=10)
+    connection.request(method, path, headers=headers)
+    response = connection.getresponse()
+    response.body = b"" if "events" in path else response.read()  # type: ignore[attr-defined]
+    return response
+
+
+@pytest.fixture(scope="module")
+def session(served: ApiLab) -> str:
+    """The cookie of a person who opened a link."""
+    with served.here() as lab:
+        url = add_login_link(lab, "anna").url
+    response = ask(served, url.removeprefix(served.url))
+    assert response.status == 200
+    cookie = str(response.headers["Set-Cookie"])
+    for flag in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert flag in cookie
+    return cookie.partition(";")[0]
+
+
+def test_a_link_works_once_and_its_code_is_no_token(served: ApiLab) -> None:
+    with served.here() as lab:
+        path = add_login_link(lab, "bea").url.removeprefix(served.url)
+    code = path.rpartition("/")[2]
+    refused = ask(served, "/openapi.json", Authorization=f"Bearer {code}")
+    assert refused.status == 401
+    assert ask(served, "/", Cookie=f"farm_session={code}").status == 401
+    assert [ask(served, path).status for _ in range(2)] == [200, 401]
+    again = ask(served, path)
+    assert "Set-Cookie" not in again.headers
+    assert "used already" in again.body.decode()
+
+
+def test_the_cookie_opens_the_page_and_no_operation(served: ApiLab, session: str) -> None:
+    page = ask(served, "/", Cookie=session)
+    assert page.status == 200
+    policy = page.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; ")
+    assert "unsafe" not in policy
+    assert re.findall(rb"https?://|<script>|onclick|style=", page.body) == []
+    for path in ("/v1/operations/list_sweeps", "/v1/operations/pause_sweep"):
+        assert ask(served, path, "POST", Cookie=session).status == 401
+    assert ask(served, "/openapi.json", Cookie=session).status == 401
+    assert ask(served, "/", "POST", Cookie=session).status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/page/events", "/page/phones/x", "/page/reports/small"])
+def test_without_a_session_there_is_no_data(served: ApiLab, path: str) -> None:
+    refused = ask(served, path)
+    assert refused.status == 401
+    assert "small" not in refused.body.decode()
+
+
+def messages(served: ApiLab, session: str, count: int) -> list[dict[str, Any]]:
+    """Read the first messages of the stream."""
+    response = ask(served, "/page/events", Cookie=session)
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        line = response.readline().decode()
+        if line.startswith("data: "):
+            found.append(json.loads(line[6:]))
+    response.close()
+    return found
+
+
+def test_the_stream_sends_all_and_then_what_changed(served: ApiLab, session: str) -> None:
+    first, second = messages(served, session, 2)
+    (sweep,) = (item for item in first["sweeps"] if item["name"] == "small")
+    assert (sweep["state"], sweep["done"], sweep["total"]) == ("finished", 9, 9)
+    assert set(first["phones"]) >= {"VM16T0001", "VMI90001"}
+    assert first["problems"][0][0].startswith("AWAY")
+    assert "sweeps" not in second
+    assert second["phones"] == {}
+    assert 0 <= second["age"] < 5
+
+
+def test_reports_and_curves_are_linked(served: ApiLab, session: str) -> None:
+    report = ask(served, "/page/reports/small", Cookie=session)
+    assert report.status == 200
+    assert b"<h1>small</h1>" in report.body
+    assert ask(served, "/page/reports/none", Cookie=session).status == 400
+    curves = json.loads(ask(served, "/page/phones/VMI90001", Cookie=session).body)
+    assert set(curves) == {"temperature, °C", "clock, GHz", "power, W"}
+
+
+def test_a_revoked_session_is_closed(served: ApiLab) -> None:
+    with served.here() as lab:
+        path = add_login_link(lab, "carl").url.removeprefix(served.url)
+        cookie = str(ask(served, path).headers["Set-Cookie"]).partition(";")[0]
+        newest = next(item for item in list_tokens(lab) if item.person == "carl" and not item.once)
+        assert newest.role == Role.VIEWER
+        revoke_token(lab, newest.id)
+    assert ask(served, "/", Cookie=cookie).status == 401
+    listed = served.run("token", "list")
+    assert "login link" in listed.stdout
