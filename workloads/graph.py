@@ -160,6 +160,14 @@ class Model:
         return sum(self.parameter_count(node) for node in self.nodes)
 
     @property
+    def tokens_per_sample(self) -> int:
+        """Tokens that it predicts per sample: one per time step; 0: it predicts no tokens."""
+        loss = self.nodes[-1]
+        output = self.shapes[self.node_inputs[loss.name][0]]
+        reads_text = any(isinstance(node.layer, Embedding) for node in self.nodes)
+        return output[0] if reads_text and len(output) == 2 else 0
+
+    @property
     def macs(self) -> int:
         """Multiply-adds of one sample's forward pass."""
         return sum(node.layer.macs(self.layer_shapes(node, 1)) for node in self.nodes)

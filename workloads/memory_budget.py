@@ -49,3 +49,9 @@ def largest_batch(name: str, budget_bytes: int, given: dict[str, int] | None = N
         else:
             too_large = middle
     return sizes[fitting]
+
+
+def fit_batch(name: str, budget_bytes: int, given: dict[str, int]) -> tuple[int | None, int]:
+    """Return the largest batch size that fits, and what it needs; or None, and what 1 needs."""
+    batch = largest_batch(name, budget_bytes, given)
+    return batch, needed_bytes(bind(name, {**given, BATCH: batch or 1}))

@@ -179,6 +179,7 @@ class TrainingStep(Step):
             parameter_bytes=FLOAT_BYTES * elements,
             activation_bytes=FLOAT_BYTES * saved,
             batches=self.batches,
+            tokens_per_step=self.samples * self.passes[0].model.tokens_per_sample,
             parameters=sum(parameters.values()),
             macs=self.batch * sum(one_pass.model.macs for one_pass in self.passes),
         )
@@ -244,6 +245,7 @@ class InferenceStep(Step):
             samples_per_step=self.batch,
             parameter_bytes=FLOAT_BYTES * model.parameters,
             activation_bytes=FLOAT_BYTES * largest,
+            tokens_per_step=self.batch * model.tokens_per_sample,
             parameters=model.parameters,
             macs=sum(node.layer.macs(shapes) for node, shapes in around),
         )

@@ -283,15 +283,15 @@ def _textbook() -> Iterator[Workload]:
 def _language() -> Iterator[Workload]:
     notes = (
         "GPT-2's architecture with tied output, AdamW (weight decay 0.01, gradients clipped to a "
-        "norm of 1), on generated text that can be learned, or on the bytes of a text file. "
+        "norm of 1), on generated text that can be learned, of 256 or 2048 tokens. "
     )
     micro = Parameter("micro_batches", 1, 1, 16, "batches per update of the parameters")
     parameters = (_batch(4), _text_length(128, 8, 512), micro)
     rank = Parameter("lora_rank", 8, 1, 64, "rank of the adapters")
-    mlp = Parameter("lora_mlp", 0, 0, 1, "1: adapters in the MLP as well as in the attention")
+    mlp = Parameter("lora_mlp", 0, 0, 1, "1: adapters in the MLP as well")
     for name, text in (
-        ("decoder-1m", "a byte-level decoder of 1 M parameters"),
-        ("decoder-15m", "a decoder of 15 M parameters, 2048 tokens"),
+        ("decoder-1m", "a decoder of 1 M parameters"),
+        ("decoder-15m", "a decoder of 15 M parameters"),
     ):
         yield _training(
             name, LANGUAGE, text, *parameters, notes=f"{notes}Learning rate 0.001. All learn."
@@ -299,7 +299,7 @@ def _language() -> Iterator[Workload]:
         yield _training(
             f"{name}-lora",
             LANGUAGE,
-            f"{text}, by adapters (LoRA)",
+            f"{text}, by LoRA",
             *parameters,
             rank,
             mlp,

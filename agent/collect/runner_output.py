@@ -153,6 +153,7 @@ class DoneRecord(RunnerRecord):
     moved: Count | None = None
     fallbacks: Count | None = None
     answer_error: float | None = None
+    first_step_ns: Count | None = None
 
 
 class FaultRecord(RunnerRecord):

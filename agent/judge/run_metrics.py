@@ -92,6 +92,9 @@ def _step_times(run: RunObservation) -> Values:
     if cost.samples_per_step:
         samples = cost.samples_per_step * sum(window.n for window in windows)
         yield "samples_per_s", samples * 1e9 / total_ns
+    if cost.tokens_per_step:
+        tokens = cost.tokens_per_step * sum(window.n for window in windows)
+        yield "tokens_per_s", tokens * 1e9 / total_ns
     if cost.flops:
         yield "gflops", cost.flops / step_ms / 1e6
     start, end = run.measured_span
@@ -213,6 +216,8 @@ def _cpu_gpu_correlation(run: RunObservation) -> float | None:
 
 
 def _training_results(run: RunObservation) -> Values:
+    if run.claimed.done.first_step_ns is not None:
+        yield "first_step_ms", run.claimed.done.first_step_ns / 1e6
     yield "loss_first", run.claimed.done.loss_first
     yield "loss_last", run.claimed.done.loss_last
     if run.output.evaluations:
@@ -224,6 +229,8 @@ def _memory(run: RunObservation) -> Values:
     peak_kb, memory = run.claimed.done.peak_rss_kb, run.output.memory
     if peak_kb:
         yield "peak_rss_mb", peak_kb / 1024
+        if run.before.available_kb:
+            yield "memory_share", peak_kb / run.before.available_kb
     if memory is not None:
         for kind in type(memory).model_fields:
             yield f"{kind}_mb", getattr(memory, kind) / 2**20
@@ -246,6 +253,8 @@ def _energy(run: RunObservation) -> Values:
     samples = run.claimed.cost.samples_per_step
     if samples:
         yield "energy_per_sample_mj", 1000 * step_j / samples
+    if run.claimed.cost.tokens_per_step:
+        yield "energy_per_token_mj", 1000 * step_j / run.claimed.cost.tokens_per_step
     yield "power_w", energy_j / seconds
     rails_w = mean_rail_power_w(run.series, span)
     if rails_w and run.power.grade in {EnergyGrade.GAUGE, EnergyGrade.BOTH}:

@@ -69,6 +69,7 @@ struct run_state {
     struct op_range *op_ranges; /* by entry */
     int64_t traced, trace_start;
     int64_t window_ns, flushed;
+    int64_t hello_ns, first_step_ns;
     int64_t started, measured, measured_ns, windows;
 };
 
@@ -104,7 +105,7 @@ static void write_hello(struct run_state *state, uint64_t mask) {
     json_string(&state->out, "case", state->executor.plan->digest);
     json_string(&state->out, "mask", hex);
     json_int(&state->out, "threads", state->executor.plan->threads);
-    json_int(&state->out, "t_ns", now_ns());
+    json_int(&state->out, "t_ns", state->hello_ns = now_ns());
     json_raw(&state->out, "provenance", provenance());
     json_end(&state->out);
 }
@@ -248,6 +249,7 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_int(&state->out, "fallbacks",
              state->executor.device == NULL ? 0 : device_facts(state->executor.device)->fallbacks);
     json_real(&state->out, "answer_error", answer_error < 0 ? NAN : answer_error);
+    json_int(&state->out, "first_step_ns", state->first_step_ns);
     if (state->settings->checkpoint != NULL) {
         char digest[20];
         format_text(digest, sizeof digest, "%016llx",
@@ -370,6 +372,9 @@ static bool record_loss(struct run_state *state) {
     struct losses *losses = &state->losses;
     const struct tensor *loss = state->executor.plan->loss;
     state->executor.exec.step++;
+    if (state->first_step_ns == 0) {
+        state->first_step_ns = now_ns() - state->hello_ns;
+    }
     if (!executor_check(&state->executor, &state->fault)) {
         return false;
     }

@@ -135,7 +135,7 @@
  *         core that the sampler was pinned to, or -1.
  *     {"line":"done","steps":N,"ns":D,"t_ns":T,"peak_rss_kb":R,"loss_first":L,"loss_last":M,
  *      "parameters_changed":true,"parameters":P,"macs":Q,"learned":U,"moved":V,"fallbacks":0,
- *      "answer_error":null}
+ *      "answer_error":null,"first_step_ns":F}
  *         loss_first and loss_last are means over the first and the last pass through the data set,
  *         warm-up included, so that they compare the same batches; of a run shorter than one pass,
  *         over its halves; null for a workload without a loss. parameters and macs (multiply-adds
@@ -143,7 +143,8 @@
  *         number of tensors that an update writes, moved how many of them changed. fallbacks counts
  *         the operations that another backend executed. answer_error is the largest error of a
  *         matrix product against double precision, relative to the sum of the absolute terms; null
- *         for a workload without such a product. With --checkpoint, "digest" is a hash of all
+ *         for a workload without such a product. first_step_ns is the time from "hello" to the end
+ *         of the first step, warm-up included. With --checkpoint, "digest" is a hash of all
  *         parameters and the state of the optimizer; steps and ns include those before a resume.
  *   or, at any point, a fault record as the last one. A training workload that changed no parameter
  *   is the fault "wrong_answer", never "done": a framework that silently skips the optimizer would

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -107,42 +108,58 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
 
 
 @workload.command()
-@_WORKLOAD
+@click.argument(
+    "names", metavar="WORKLOAD...", nargs=-1, required=True, shell_complete=complete_workload
+)
 @click.option("--memory", required=True, metavar="BYTES", help="Memory budget: 512MB, 1GB, 2GiB.")
-@click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
+@click.option("--with", "given", multiple=True, metavar="NAME=N,...", help="Set a parameter.")
 @json_option
-def fit(name: str, memory: str, given: tuple[str, ...], as_json: bool) -> None:
+def fit(names: tuple[str, ...], memory: str, given: tuple[str, ...], as_json: bool) -> None:
     """Find the largest batch that fits into a memory budget.
 
-    Example: farm workload fit resnet50 --memory 1GB
+    With several workloads or values of a parameter, print a table.
+
+    \b
+    Examples:
+      farm workload fit resnet50 --memory 1GB
+      farm workload fit decoder-15m decoder-15m-lora --memory 1GB --with text_length=128,512
     """
-    from workloads.catalogue import CATALOGUE, bind
-    from workloads.memory_budget import BATCH, largest_batch, needed_bytes
+    from workloads.memory_budget import BATCH, fit_batch
     from workloads.units import format_bytes, parse_bytes
 
     try:
         budget = parse_bytes(memory)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    chosen = dict(_parse_parameter(text) for text in given)
-    batch = largest_batch(name, budget, chosen)
-    smallest = next(p.min for p in CATALOGUE[name].parameters if p.name == BATCH)
-    shown = smallest if batch is None else batch
-    needed = needed_bytes(bind(name, {**chosen, BATCH: shown}))
+    choices = [
+        [_parse_parameter(f"{name}={value}") for value in values.split(",")]
+        for name, _, values in (text.partition("=") for text in given)
+    ]
+    fits = [
+        (name, dict(chosen), *fit_batch(name, budget, dict(chosen)))
+        for name in names
+        for chosen in product(*choices)
+    ]
+    rows = [
+        {"workload": name, **chosen, "budget_bytes": budget, BATCH: batch, "needed_bytes": needed}
+        for name, chosen, batch, needed in fits
+    ]
     if as_json:
-        print_json(
-            {"workload": name, "budget_bytes": budget, "batch_size": batch, "needed_bytes": needed}
-        )
-    elif batch is None:
-        click.echo(
-            f"{name} does not fit into {format_bytes(budget)}: "
-            f"a batch of {shown} needs {format_bytes(needed)}."
+        print_json(rows if len(rows) > 1 else rows[0])
+    elif len(rows) > 1:
+        parameters = list(fits[0][1])
+        print_table(
+            ["workload", *parameters, "largest batch", "needs"],
+            [
+                [name, *chosen.values(), "none" if batch is None else batch, format_bytes(needed)]
+                for name, chosen, batch, needed in fits
+            ],
         )
     else:
-        click.echo(
-            f"{name} fits into {format_bytes(budget)} with a batch of {batch}, "
-            f"which needs {format_bytes(needed)}."
-        )
+        name, _, batch, needed = fits[0]
+        how = "does not fit" if batch is None else "fits"
+        size = ": a batch of 1 needs" if batch is None else f" with a batch of {batch}, which needs"
+        click.echo(f"{name} {how} into {format_bytes(budget)}{size} {format_bytes(needed)}.")
 
 
 def _parse_parameter(text: str) -> tuple[str, int]:

@@ -74,6 +74,15 @@ def test_the_largest_batch_that_fits_is_found() -> None:
     assert "vgg16 does not fit into 1.00 GB: a batch of 1 needs" in text
 
 
+def test_batches_by_way_of_training_and_length() -> None:
+    words = ("decoder-1m", "decoder-1m-lora", "--memory", "100MB", "--with", "text_length=64,128")
+    rows = json.loads(run("fit", *words, "--json"))
+    batches = {(row["workload"], row["text_length"]): row["batch_size"] for row in rows}
+    assert batches["decoder-1m", 64] > batches["decoder-1m", 128] > 1
+    assert batches["decoder-1m-lora", 128] > batches["decoder-1m", 128]
+    assert len(run("fit", *words).splitlines()) == 5
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -142,6 +142,17 @@ METRICS: dict[str, MetricKind] = {
         "samples per step * N / sum of t",
         higher_is_better=True,
     ),
+    "tokens_per_s": _time(
+        "1/s",
+        "tokens that a model of text predicts per second over the whole run",
+        "tokens per step * N / sum of t",
+        higher_is_better=True,
+    ),
+    "first_step_ms": _time(
+        "ms",
+        "time from the start of the runner to the end of its first step, warm-up included",
+        "end of the first step - first record",
+    ),
     "gflops": _time(
         "GFLOP/s",
         "floating-point operations of a step divided by the median step time",
@@ -261,6 +272,12 @@ METRICS: dict[str, MetricKind] = {
     "peak_rss_mb": MetricKind(
         "MB", "memory", "peak memory of the runner", "highest resident set / 2^20"
     ),
+    "memory_share": MetricKind(
+        "",
+        "memory",
+        "peak memory of the runner as a share of what the phone had available at its start",
+        "peak_rss_mb / MemAvailable; from 1 on, the phone kills processes",
+    ),
     "parameter_mb": _memory("parameters"),
     "gradient_mb": _memory("gradients"),
     "state_mb": _memory("the optimizer's state"),
@@ -308,6 +325,9 @@ METRICS: dict[str, MetricKind] = {
     ),
     "energy_per_step_mj": _energy("mJ", "energy per step", "energy / N"),
     "energy_per_sample_mj": _energy("mJ", "energy per sample", "energy / (N * samples per step)"),
+    "energy_per_token_mj": _energy(
+        "mJ", "energy per predicted token", "energy / (N * tokens per step)"
+    ),
     "power_similarity": _energy(
         "",
         "similarity of the phone's power over the run; 1 if it never changes",
