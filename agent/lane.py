@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, start_rail_log
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
-from agent.collect.runner_output import RunnerOutput
+from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.collect.shell_view import ShellView, ViewsAroundRun, look_at_phone
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
+from agent.judge.verdict_rules import is_reference
 from agent.lane_context import LaneContext, LaneResult
 from agent.lane_stages import LAST_STAGE, LaneStages
 from agent.launch.canary import CanaryRounds
@@ -165,13 +166,18 @@ class _Lane:
         remembered = {phone.memory.idle_meter: phone.memory.idle_w}
         views = ViewsAroundRun(self.view_before, look_at_phone(phone))
         limits = phone.memory.limits_khz
+        work = f"{job.case.digest[:12]} {job.condition.digest[:12]} {phone.facts.runner[:8]}"
         around = (self.affinity, self.canaries, idle, remembered)
-        agent = AgentObservations(*around, *rails, views, limits)
+        earlier = phone.memory.step_ms.get(work, ())
+        agent = AgentObservations(*around, *rails, views, limits, earlier)
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter
         phone.remember_limits(observation.limits_khz)
         phone.remember_power(observation.gauge, observation.idle_w, meter)
-        return evaluate_run(observation)
+        result = evaluate_run(observation)
+        if is_reference(result.verdict) and not observation.has_reported_limit:
+            phone.remember_step_ms(work, median_step_ms(observation.measured_windows))
+        return result
 
     def _restore(self) -> None:
         if not self.session.has_begun:

@@ -1,295 +1,349 @@
 """Which disturbed runs are accepted as valid, and which clean ones are rejected? (simulation)
 
-    python -m benchmarks.verdicts [--runs N] [--seed N] [--json FILE]
+    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N] [--jobs N] [--json FILE]
 
-A disturbance is drawn at random: its kind, strength, moment and length, a phone, a protocol, clocks
-and a workload. The same run of the same phone with the same seed is made without it: the ratio of
-both step times is the true bias, and the run without it has to be valid. Rates have 95 % intervals
-(Wilson).
+A run is drawn at random: phone, workload, protocol, cores and clocks. It is made once as it is,
+which has to be valid, and then some times with a disturbance (kind, strength, moment, length), on a
+fresh phone with the same seed. The ratio of both headlines is the true bias. Rates have 95 %
+intervals (Wilson). The agent is the real one: adb, lane, canaries, sampler and verdict.
 """
 
 import argparse
 import json
+import os
 import random
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
 
 from agent.deadline import Deadline
+from agent.judge.work_rate_rules import WORK_RUNS_MIN
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
+from agent.phone.phone_memory import PhoneMemory
 from agent.phone.probe import probe
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
-from agent.virtual.mischief.control_socket import send_control_request
+from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from benchmarks.drawn_disturbances import (
+    BY_NAME,
+    DISTURBANCES,
+    PHONES,
+    DrawnRun,
+    Mischief,
+    draw_kinds,
+    draw_run,
+)
 from kernels.runner_builds import runner_for
-from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
+from workloads.protocol.faults import Blame, Fault
 from workloads.protocol.messages import Job, Report, RunId
+from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.verdict import ReasonCode, Validity
 
-SPEED = 200.0
-PHONES = (
-    "meizu-16t",
-    "xiaomi-mi-9",
-    "huawei-mate-30",
-    "redmi-note-9-pro",
-    "samsung-s8-plus",
-    "huawei-honor-8",
-    "oneplus-6",
-    "oneplus-8-pro",
+SPEED = 400.0
+PER_CLEAN = 6  # disturbed runs per clean one
+LEARNING_TRIES = 3
+BIAS, LARGE_BIAS, HARMLESS = 0.03, 0.05, 0.01
+ENERGY = "energy_per_step_mj"
+CREEP, CREEP_RUNS, CREEP_SERIES = 0.015, 6, 16
+CREEPING = {
+    "protocol": "cold",
+    "cores": "big2",
+    "freq": "mid",
+    "start_temp_max_c": None,
+    "time_min_s": 8.0,
+}
+HEADINGS = (
+    "kind",
+    "drawn",
+    "accepted, bias > 5 %",
+    "3 to 5 %",
+    "reason first",
+    "harmless rejected",
 )
-WORKLOADS: tuple[tuple[str, dict[str, int]], ...] = (
-    ("mlp-4", {}),
-    ("lenet", {"batch_size": 16}),
-    ("sgemm-square", {"n": 256}),
-)
-MOMENTS = ("command:taskset *runner* run *", "run@5%", "run@10%", "run@30%", "run@55%", "run@85%")
-BIASES = (0.03, 0.05)
 
 
 @dataclass(frozen=True)
-class Disturbance:
-    """A kind of disturbance: how it is drawn, and the reasons that name it."""
+class Judged:
+    """What became of one run; None where it ended with a fault."""
 
-    name: str
-    draw: Callable[[random.Random], dict[str, Any]]
-    reasons: frozenset[ReasonCode]
-
-
-def _codes(*codes: ReasonCode) -> frozenset[ReasonCode]:
-    return frozenset(codes)
-
-
-SPEED_REASONS = _codes(
-    ReasonCode.STEP_TIMES_CHANGED,
-    ReasonCode.STEP_TIMES_TWO_MODES,
-    ReasonCode.CANARY_CHANGED,
-    ReasonCode.CANARY_DRIFTED,
-    ReasonCode.WORK_RATE_LOW,
-)
-CLOCK_REASONS = SPEED_REASONS | _codes(
-    ReasonCode.CLOCKS_NOT_PINNED,
-    ReasonCode.CLOCK_CAPPED,
-    ReasonCode.COOLING_DEVICE_ACTIVE,
-    ReasonCode.CLOCK_ABOVE_REQUEST,
-    ReasonCode.CLOCK_LOWERED,
-    ReasonCode.CLOCK_LIMIT_LOWERED,
-)
-WORK_REASONS = SPEED_REASONS | _codes(
-    ReasonCode.OWN_CORES_SHARED, ReasonCode.OTHER_CORES_BUSY, ReasonCode.OTHER_APPS_BUSY
-)
-CORE_REASONS = SPEED_REASONS | _codes(
-    ReasonCode.WRONG_CORES,
-    ReasonCode.THREAD_ON_OTHER_CORES,
-    ReasonCode.CORE_OFFLINE,
-    ReasonCode.OTHER_CORES_BUSY,
-)
-
-
-def _mask(rng: random.Random) -> str:
-    cores = rng.sample(range(8), rng.randint(1, 4))
-    return f"{sum(1 << cpu for cpu in cores):x}"
-
-
-DISTURBANCES = (
-    Disturbance(
-        "hidden limit",
-        lambda rng: {"kind": "hidden_limit", "share": rng.uniform(0.5, 0.98)},
-        SPEED_REASONS,
-    ),
-    Disturbance(
-        "throttled",
-        lambda rng: {"kind": "throttle", "steps": rng.randint(1, 6)},
-        CLOCK_REASONS,
-    ),
-    Disturbance(
-        "clock reset",
-        lambda rng: {"kind": "clock_reset", "after_s": rng.uniform(0.5, 5)},
-        CLOCK_REASONS,
-    ),
-    Disturbance("clock ignored", lambda _: {"kind": "clock_ignored"}, CLOCK_REASONS),
-    Disturbance(
-        "other work",
-        lambda rng: {"kind": "other_work", "mask": _mask(rng), "threads": rng.randint(1, 4)},
-        WORK_REASONS,
-    ),
-    Disturbance("moved threads", lambda rng: {"kind": "migrate", "mask": _mask(rng)}, CORE_REASONS),
-    Disturbance(
-        "core switched off",
-        lambda rng: {"kind": "hotplug", "cpu": rng.randint(1, 7), "service": "surfaceflinger"},
-        CORE_REASONS,
-    ),
-    Disturbance(
-        "suspended",
-        lambda rng: {"kind": "sleep", "for": rng.uniform(0.2, 5)},
-        SPEED_REASONS | _codes(ReasonCode.PHONE_SLEPT, ReasonCode.SAMPLING_GAP),
-    ),
-    Disturbance(
-        "false times",
-        lambda rng: {"kind": "false_times", "share": rng.choice((0.95, 0.8, 0.5, 1e-3, 1e-6))},
-        _codes(ReasonCode.TIME_MISMATCH, ReasonCode.SPEED_IMPOSSIBLE),
-    ),
-    Disturbance(
-        "frozen sensor",
-        lambda _: {"kind": "sensor", "value": "frozen"},
-        _codes(ReasonCode.SENSOR_FROZEN, ReasonCode.NO_TEMP_READINGS),
-    ),
-)
+    validity: Validity | None
+    codes: tuple[ReasonCode, ...] = ()  # that count against the run, in their order
+    headline: float | None = None
+    energy: float | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One drawn run, with and without its disturbance."""
+    """One run with its disturbance, and the same without it."""
 
     kind: str
-    draw: dict[str, Any]
-    bias: float | None  # of the step time; None if the run failed
-    validity: Validity | None  # None: a fault
-    codes: tuple[ReasonCode, ...]  # that count against the run, in their order
-    clean_validity: Validity | None
-    clean_codes: tuple[ReasonCode, ...]
+    run: DrawnRun
+    faults: list[Mischief]
+    disturbed: Judged
+    clean: Judged
 
     @property
-    def named(self) -> bool:
+    def bias(self) -> float:
+        """Of the headline; a false claim spoils a run whatever its times are."""
+        if BY_NAME[self.kind].is_false_claim:
+            return 1.0
+        return _ratio(self.disturbed.headline, self.clean.headline)
+
+    @property
+    def energy_bias(self) -> float:
+        return _ratio(self.disturbed.energy, self.clean.energy)
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.disturbed.validity is Validity.VALID
+
+    @property
+    def is_named(self) -> bool:
         """Whether the first reason names the disturbance."""
-        reasons = next(kind.reasons for kind in DISTURBANCES if kind.name == self.kind)
-        return bool(self.codes) and self.codes[0] in reasons
+        codes = self.disturbed.codes
+        return bool(codes) and codes[0] in BY_NAME[self.kind].reasons
 
 
-@contextmanager
-def phone_of(adb: AdbServer, profile: str, seed: int, folder: Path) -> Iterator[Phone]:
-    """Start one virtual phone, and probe it."""
-    config = FleetConfig((profile,), speed=SPEED, seed=seed, control=folder)
-    with serve_fleet_in_thread(config) as (_, (address,)):
-        if adb.connect(address.address, Deadline.after(10)) != "device":
-            raise SystemExit(f"{profile} does not answer")
-        phone = Phone(adb.open(address.address))
-        probe(phone, runner_for)
-        yield phone
-        phone.close()
-        adb.disconnect(address.address)
+def _ratio(disturbed: float | None, clean: float | None) -> float:
+    return disturbed / clean - 1 if disturbed and clean else 0.0
 
 
-def run_once(adb: AdbServer, draw: dict[str, Any], fault: dict[str, Any] | None) -> Report:
-    """Make one run on a fresh phone; the first of two runs learns the canary."""
-    with tempfile.TemporaryDirectory(prefix="farm-verdicts-") as name:
-        folder = Path(name)
-        with phone_of(adb, draw["phone"], draw["seed"], folder / "control") as phone:
-            context = LaneContext("bench", folder)
-            for repeat in range(2):
-                if repeat == 1 and fault is not None:
-                    send_control_request(folder / "control", {"action": "add", **fault})
-                job = Job(
-                    run=RunId(trial="tr-" + "0" * 16, repeat=repeat, attempt=1),
-                    phone=phone.facts.serial,
-                    fence=repeat + 1,
-                    lease_timeout_s=60,
-                    case=bind(*draw["workload"]),
-                    condition=Condition(**draw["condition"]),
-                )
-                report = run_attempt(job, phone, context).report
-    return report
+class VerdictBench:
+    """Virtual phones behind one adb server, and what was learned about each model."""
+
+    def __init__(self, adb: AdbServer) -> None:
+        self._adb = adb
+        self._facts: dict[str, PhoneFacts] = {}
+        self._memories: dict[tuple[object, ...], PhoneMemory] = {}
+        self._fences = count(1)
+
+    @contextmanager
+    def open(self, word: str, seed: int) -> Iterator[tuple[FleetServer, Phone]]:
+        """Start one virtual phone with its facts."""
+        config = FleetConfig((word,), speed=SPEED, seed=seed)
+        with serve_fleet_in_thread(config) as (fleet, (address,)):
+            if self._adb.connect(address.address, Deadline.after(10)) != "device":
+                raise SystemExit(f"{word} does not answer")
+            phone = Phone(self._adb.open(address.address))
+            probe(phone, runner_for)
+            yield fleet, phone
+            phone.close()
+            self._adb.disconnect(address.address)
+
+    def facts_of(self, word: str) -> PhoneFacts:
+        """The facts of a model."""
+        if word not in self._facts:
+            with self.open(word, 0) as (_, phone):
+                self._facts[word] = phone.facts
+        return self._facts[word]
+
+    def memory_of(self, run: DrawnRun) -> PhoneMemory | Fault:
+        """What earlier runs of the same trial taught; why there are none if they fail."""
+        key = (run.phone, run.workload[0], run.workload[2], *run.condition.values())
+        for _ in range(LEARNING_TRIES):
+            if key in self._memories:
+                return self._memories[key]
+            with self.open(run.phone, 0) as (_, phone):
+                faults = [self.attempt(run, phone).fault for _ in range(WORK_RUNS_MIN)]
+                fault = next((fault for fault in faults if fault is not None), None)
+                if fault is None:
+                    self._memories[key] = phone.memory
+                elif fault.blame is Blame.REQUEST:
+                    return fault
+        assert fault is not None
+        return fault
+
+    def make(self, run: DrawnRun, memory: PhoneMemory, faults: Sequence[Mischief] = ()) -> Report:
+        """Make a run on a fresh phone."""
+        with self.open(run.phone, run.seed) as (fleet, phone):
+            phone.memory = memory
+            phone.facts = phone.facts.model_copy(update={"gauge": memory.gauge})
+            for fault in faults:
+                fleet.mischief.add_entry(fault)
+            return self.attempt(run, phone)
+
+    def attempt(self, run: DrawnRun, phone: Phone) -> Report:
+        """Let the agent make the run."""
+        job = Job(
+            run=RunId(trial="tr-" + "0" * 16, repeat=0, attempt=1),
+            phone=phone.facts.serial,
+            fence=next(self._fences),
+            lease_timeout_s=60,
+            case=run.case,
+            condition=Condition(**run.condition),
+            telemetry=False,
+        )
+        with tempfile.TemporaryDirectory(prefix="farm-verdicts-") as folder:
+            return run_attempt(job, phone, LaneContext("bench", Path(folder))).report
+
+    def draw_outcomes(self, rng: random.Random, per_clean: int = PER_CLEAN) -> list[Outcome]:
+        """Draw a run that this phone can make, and disturb it in some ways."""
+        while True:
+            run = draw_run(rng)
+            memory = self.memory_of(run)
+            if isinstance(memory, PhoneMemory):
+                break  # a phone may not have these cores
+        clean = self.make(run, memory)
+        outcomes = []
+        for kind in draw_kinds(rng, run, per_clean):
+            faults = kind.draw(rng, run, self.facts_of(run.phone))
+            disturbed = self.make(run, memory, faults)
+            outcomes.append(Outcome(kind.name, run, faults, judged(disturbed), judged(clean)))
+        return outcomes
+
+    def runs_until_creep_is_found(self, rng: random.Random) -> int:
+        """How many runs it takes until a phone that slows down with every run is noticed."""
+        run = DrawnRun(rng.choice(PHONES), rng.randrange(2**31), ("mlp-4", {}, "cpu"), CREEPING)
+        memory = self.memory_of(run)
+        assert isinstance(memory, PhoneMemory), memory
+        with self.open(run.phone, run.seed) as (fleet, phone):
+            phone.memory = memory
+            for number in range(1, CREEP_RUNS + 1):
+                fleet.mischief.clear()
+                fleet.mischief.add("hidden_limit", share=(1 + CREEP) ** -number)
+                if judged(self.attempt(run, phone)).validity is not Validity.VALID:
+                    return number
+        return CREEP_RUNS + 1
 
 
-def draw_run(rng: random.Random) -> dict[str, Any]:
-    """Draw a phone, a workload and a condition."""
-    protocol = rng.choice(("cold", "cold", "cold", "endurance"))
-    condition: dict[str, Any] = {
-        "protocol": protocol,
-        "cores": rng.choice(("big2", "big4", "little2", "all8")),
-        "freq": rng.choice(("high", "mid", "low", "free")),
-        "start_temp_max_c": None,
-        "time_min_s": rng.choice((10.0, 20.0)) if protocol == "cold" else 150.0,
-    }
-    return {
-        "phone": rng.choice(PHONES),
-        "seed": rng.randrange(2**31),
-        "workload": rng.choice(WORKLOADS),
-        "condition": condition,
-    }
-
-
-def draw_outcome(adb: AdbServer, rng: random.Random) -> Outcome:
-    """Draw a disturbance and a run; make the run with and without it."""
-    kind, draw = rng.choice(DISTURBANCES), draw_run(rng)
-    fault = {"at": rng.choice(MOMENTS), **kind.draw(rng)}
-    if kind.name not in {"moved threads", "suspended"} and rng.random() < 0.3:
-        fault["for"] = rng.uniform(2, 60)
-    clean, disturbed = run_once(adb, draw, None), run_once(adb, draw, fault)
-    times = [_step_ms(report) for report in (disturbed, clean)]
-    bias = times[0] / times[1] - 1 if times[0] and times[1] else None
-    return Outcome(kind.name, draw | {"fault": fault}, bias, *_judged(disturbed), *_judged(clean))
-
-
-def _judged(report: Report) -> tuple[Validity | None, tuple[ReasonCode, ...]]:
+def judged(report: Report) -> Judged:
+    """What became of a run."""
     if report.verdict is None:
-        return None, ()
-    reasons = report.verdict.reasons
-    return report.verdict.validity, tuple(
-        reason.code for reason in reasons if reason.validity is not Validity.VALID
-    )
-
-
-def _step_ms(report: Report) -> float | None:
-    names = ("step_ms", "last_minute_step_ms")
+        return Judged(None, fault=report.fault.text if report.fault else "")
     values = {metric.name: metric.value for metric in report.metrics}
-    return next((values[name] for name in names if name in values), None)
+    headlines = [values[name] for name in ("last_minute_step_ms", "step_ms") if name in values]
+    bad = [item.code for item in report.verdict.reasons if item.validity is not Validity.VALID]
+    headline = headlines[0] if headlines else None
+    return Judged(report.verdict.validity, tuple(bad), headline, values.get(ENERGY))
 
 
-def rate(count: int, total: int) -> str:
+# -- one process of several
+
+
+@cache
+def _bench() -> VerdictBench:
+    stack = ExitStack()
+    Finalize(None, stack.close, exitpriority=1)  # when the process of the pool ends
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    return VerdictBench(stack.enter_context(AdbServer(folder)))
+
+
+def _draw(seed: int, index: int) -> list[Outcome]:
+    return _bench().draw_outcomes(random.Random(f"{seed}:{index}"))
+
+
+def _creep(seed: int, index: int) -> int:
+    return _bench().runs_until_creep_is_found(random.Random(f"{seed}:creep {index}"))
+
+
+def draw_until(
+    pool: ProcessPoolExecutor, seed: int, jobs: int, biased_min: int, clean_min: int
+) -> list[Outcome]:
+    """Draw groups of runs until there are enough biased and enough clean ones."""
+    outcomes: list[Outcome] = []
+    waiting: set[Future[list[Outcome]]] = set()
+    numbers, clean = count(), 0
+    while True:
+        while len(waiting) < 2 * jobs:
+            waiting.add(pool.submit(_draw, seed, next(numbers)))
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        outcomes += [outcome for future in done for outcome in future.result()]
+        clean += len(done)
+        if clean >= clean_min and sum(abs(o.bias) > BIAS for o in outcomes) >= biased_min:
+            outcomes += [outcome for future in waiting for outcome in future.result()]
+            return outcomes
+
+
+# -- tables
+
+
+def rate(matching: int, total: int) -> str:
     """A share with its 95 % interval."""
     if not total:
         return "-"
-    z, share = 1.96, count / total
+    z, share = 1.96, matching / total
     middle = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * (share * (1 - share) / total + (z / total / 2) ** 2) ** 0.5
-    return f"{count}/{total} {share:.1%} ({max(middle - half, 0):.1%} to {middle + half:.1%})"
+    low, high = max(middle - half, 0), min(middle + half, 1)
+    return f"{matching}/{total} {share:.1%} ({low:.1%}-{high:.1%})"
 
 
-def print_table(outcomes: list[Outcome]) -> None:
-    """Print one row per kind, and all of them together."""
+def print_tables(outcomes: Sequence[Outcome]) -> None:
+    """Print one row per kind, all of them together, and the clean runs."""
+    row = "{:<26} {:>5}  {:<26} {:<26} {:<26} {:<26}".format
+    print(row(*HEADINGS))
     groups = {kind.name: [o for o in outcomes if o.kind == kind.name] for kind in DISTURBANCES}
-    for name, group in {**groups, "all": outcomes}.items():
-        biased = {
-            limit: [o for o in group if o.bias is not None and abs(o.bias) > limit]
-            for limit in BIASES
-        }
-        accepted = {
-            limit: sum(o.validity is Validity.VALID for o in runs) for limit, runs in biased.items()
-        }
-        between = len(biased[0.03]) - len(biased[0.05])
-        found = [o for o in biased[0.03] if o.validity in {Validity.SUSPECT, Validity.VOID}]
-        print(f"{name}: {len(group)} drawn")
-        print(f"  accepted, bias above 5 %  {rate(accepted[0.05], len(biased[0.05]))}")
-        print(f"  accepted, bias 3 to 5 %   {rate(accepted[0.03] - accepted[0.05], between)}")
-        print(f"  right reason first        {rate(sum(o.named for o in found), len(found))}")
-    clean = [o for o in outcomes if o.clean_validity is not None]
-    rejected = [o for o in clean if o.clean_validity is not Validity.VALID]
+    for name, group in {**groups, "all": list(outcomes)}.items():
+        large = [o for o in group if abs(o.bias) > LARGE_BIAS]
+        small = [o for o in group if BIAS < abs(o.bias) <= LARGE_BIAS]
+        found = [o for o in (*large, *small) if o.disturbed.codes]
+        harmless = [o for o in group if abs(o.bias) <= HARMLESS and o.disturbed.validity]
+        cells = [
+            rate(sum(o.is_accepted for o in large), len(large)),
+            rate(sum(o.is_accepted for o in small), len(small)),
+            rate(sum(o.is_named for o in found), len(found)),
+            rate(sum(not o.is_accepted for o in harmless), len(harmless)),
+        ]
+        print(row(name, len(group), *cells))
+    clean = {(o.run.seed, o.run.phone): o for o in outcomes if o.clean.validity is not None}
+    rejected = [o for o in clean.values() if o.clean.validity is not Validity.VALID]
     print(f"clean and rejected: {rate(len(rejected), len(clean))}")
+    energy = [o for o in outcomes if abs(o.energy_bias) > LARGE_BIAS and abs(o.bias) <= BIAS]
+    shown = rate(sum(o.is_accepted for o in energy), len(energy))
+    print(f"only the energy biased by more than 5 %, and accepted: {shown}")
+
+
+def print_failures(outcomes: Sequence[Outcome]) -> None:
+    """Print every biased run that was accepted or misnamed, and every clean one rejected."""
+    rejected = {}
+    for outcome in outcomes:
+        run, codes = outcome.run, [code.value for code in outcome.disturbed.codes]
+        where = f"on {run.phone} {run.workload} {run.condition} seed {run.seed}"
+        if outcome.clean.validity not in {Validity.VALID, None}:
+            rejected[where] = [code.value for code in outcome.clean.codes]
+        if abs(outcome.bias) <= BIAS:
+            continue
+        what = f"{outcome.bias:+.1%} {outcome.kind}"
+        if outcome.is_accepted:
+            print(f"accepted {what} {outcome.faults} {where}")
+        elif codes and not outcome.is_named:
+            print(f"misnamed {what} {codes} {outcome.faults} {where}")
+    for where, bad in rejected.items():
+        print(f"rejected {bad} {where}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=200, help="drawn runs, each made twice")
+    parser.add_argument("--biased", type=int, default=600, help="runs biased by more than 3 %%")
+    parser.add_argument("--clean", type=int, default=300, help="runs without a disturbance")
     parser.add_argument("--seed", type=int, default=None, help="default: random, and printed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, help="file for every drawn run")
     options = parser.parse_args()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    print(f"seed {seed}, {options.runs} runs on {len(PHONES)} virtual phones (simulated)")
-    rng = random.Random(seed)
-    outcomes = []
-    with tempfile.TemporaryDirectory() as folder, AdbServer(Path(folder)) as adb:
-        for _ in range(options.runs):
-            outcomes.append(draw_outcome(adb, rng))
-    print_table(outcomes)
-    if options.json is not None:
-        options.json.write_text(json.dumps([vars(outcome) for outcome in outcomes], indent=1))
+    print(f"seed {seed}, {len(PHONES)} virtual phones (simulated)", flush=True)
+    started = time.monotonic()
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        outcomes = draw_until(pool, seed, options.jobs, options.biased, options.clean)
+        if options.json is not None:
+            options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+        print_failures(outcomes)
+        print_tables(outcomes)
+        creeps = list(pool.map(_creep, [seed] * CREEP_SERIES, range(CREEP_SERIES)))
+    print(f"slower by {CREEP:.1%} with every run: found after {sorted(creeps)} runs")
+    print(f"{time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.collect.cpu_usage import (
     CORES_MARK,
@@ -43,6 +43,7 @@ from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
+PANELS = "/sys/class/backlight/*/max_brightness"
 FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
 # The name of the folder contains a colon, which no pattern may have.
 FIRMWARE_PATTERN = FIRMWARE_THROTTLING.replace("soc:firmware", "soc*")
@@ -57,6 +58,7 @@ class ProbeSnapshot:
     residency: Mapping[int, str]  # time_in_state by policy
     full_charge_uah: int | None = None
     swap_used_kb: int | None = None
+    available_kb: int | None = None
     uptime_s: float | None = None
 
 
@@ -71,6 +73,7 @@ class RunProbe:
     rails: tuple[RailMeter, ...] = ()
     requested_gpu_khz: int | None = None
     battery_nodes: tuple[str, ...] = POWER_NODES
+    backlights: Mapping[str, int] = field(default_factory=dict)  # node -> highest brightness
     wireless: bool = False  # a radio of the phone carried the connection when the run was prepared
 
     @property
@@ -89,7 +92,8 @@ class RunProbe:
         nodes += [f"{STAT}{CORES_MARK}", f"{OWN_STAT}{TICKS_MARK}", f"{MEMINFO}{MEMORY_MARK}"]
         nodes += [f"{TASKS}{MASKS_MARK}", f"{CYCLES}{CYCLES_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
-        nodes += [gpu_load, self.gpu_clock_node] if gpu_load else []
+        nodes += [gpu_load, self.gpu_clock_node, self.gpu_limit_node] if gpu_load else []
+        nodes += [*self.backlights]
         nodes += [node for meter in self.rails for node in sampled_meter_nodes(meter)]
         return [path for path in nodes if not is_thermalservice(path)]
 
@@ -117,6 +121,12 @@ class RunProbe:
         return f"{self.facts.gpu.folder}/cur_freq"
 
     @property
+    def gpu_limit_node(self) -> str:
+        """The highest clock that the GPU may have now, in Hz."""
+        assert self.facts.gpu is not None
+        return f"{self.facts.gpu.folder}/max_freq"
+
+    @property
     def body_zones(self) -> tuple[ThermalZone, ...]:
         """The zones that show the slow temperature of a long run."""
         return (self.facts.body_zone,) if self.facts.body_zone else self.facts.cpu_zones
@@ -134,6 +144,7 @@ class RunProbe:
 
     def parse_snapshot(self, nodes: Mapping[str, str]) -> ProbeSnapshot:
         """Parse the nodes of a snapshot."""
+        memory = parse_meminfo(nodes.get(MEMINFO, "").splitlines())
         return ProbeSnapshot(
             boot_id=safe_text(nodes.get(BOOT_ID, ""), 64),
             temp_c=hottest_c(self.facts.cpu_zones, nodes),
@@ -142,7 +153,8 @@ class RunProbe:
                 for policy in self.requested_khz
             },
             full_charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
-            swap_used_kb=swap_used_kb(parse_meminfo(nodes.get(MEMINFO, "").splitlines())),
+            swap_used_kb=swap_used_kb(memory),
+            available_kb=memory.get("MemAvailable"),
             uptime_s=_parse_uptime_s(nodes.get(UPTIME, "")),
         )
 
@@ -151,7 +163,7 @@ def build_run_probe(
     phone: Phone, cores: CoreSet, applied: AppliedCondition, boot_id: str
 ) -> RunProbe:
     """Find the nodes of this phone that will show what happens in a run."""
-    patterns = (f"{THERMAL}/cooling_device*/type", FIRMWARE_PATTERN, POWER, *METER_NODES)
+    patterns = (f"{THERMAL}/cooling_device*/type", FIRMWARE_PATTERN, POWER, *METER_NODES, PANELS)
     nodes = phone.find_boot_nodes(patterns, boot_id)
     if any(is_thermalservice(zone.path) for zone in phone.facts.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
@@ -165,6 +177,11 @@ def build_run_probe(
         rails=find_rail_meters(nodes),
         requested_gpu_khz=applied.gpu_khz,
         battery_nodes=(*POWER_NODES, POWER) if POWER in nodes else POWER_NODES,
+        backlights={
+            path.replace("/max_brightness", "/brightness"): highest
+            for path, text in nodes.items()
+            if path.endswith("/max_brightness") and (highest := first_number(text))
+        },
         wireless=is_wireless(phone.address),
     )
 

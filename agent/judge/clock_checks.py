@@ -15,6 +15,7 @@ from agent.phone.kernel_nodes import (
 
 READINGS_MIN = 5
 TOLERANCE = 0.01  # some drivers report the measured clock, which differs a little from the step
+GPU_POLICY = -1  # stands for the GPU where limits are listed by policy
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
 
 
@@ -167,13 +168,17 @@ def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
 
 
 def clock_limits_khz(probe: RunProbe, readings: Readings) -> dict[int, tuple[int, int]]:
-    """The lowest and the highest limit of each policy of the measured cores."""
+    """The lowest and the highest limit of each policy of the measured cores, and of the GPU."""
     limits = {}
     for cluster in used_clusters(probe.facts, probe.cores):
         series = readings.series(clock_node(cluster, "scaling_max_freq"))
         if series:
             values = [khz for _, khz in series]
             limits[cluster.policy] = (min(values), max(values))
+    if probe.facts.gpu is not None:
+        hertz = [value for _, value in readings.series(probe.gpu_limit_node) if value]
+        if hertz:
+            limits[GPU_POLICY] = (min(hertz) // 1000, max(hertz) // 1000)
     return limits
 
 

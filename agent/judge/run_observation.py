@@ -73,6 +73,7 @@ class AgentObservations:
     resting_rails_w: float | None = None
     views: ViewsAroundRun = NO_VIEWS
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
+    earlier_step_ms: Sequence[float] = ()  # of the same case and condition on this phone
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -119,6 +120,21 @@ class RunObservation:
     views: ViewsAroundRun = NO_VIEWS
     limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
+    earlier_step_ms: Sequence[float] = ()
+
+    @property
+    def has_reported_limit(self) -> bool:
+        """Whether the phone itself said that it slows down."""
+        clocks, views = self.clocks, self.views
+        return bool(
+            clocks.active_coolers
+            or clocks.capped_khz
+            or self.throttled_after_s is not None
+            or any(low < high for low, high in self.limits_khz.values())
+            or views.status
+            or (views.siop_level or 0) > 0
+            or (views.headroom or 0.0) >= 1
+        )
 
     @property
     def span(self) -> Span:
@@ -195,6 +211,7 @@ def observe(
         views=agent.views,
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
+        earlier_step_ms=agent.earlier_step_ms,
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)

@@ -3,23 +3,47 @@
 Work that repeats takes the same time at the same clocks. Where it does not, something else took
 part: other work, a hidden limit, a core that went away. Windows are compared only with windows at
 the same clocks, because a governor or a thermal cap, which the clocks show, is not a disturbance.
+
+Disturbances slow work down. So a short slow stretch hardly changes the median of a run, but a short
+fast stretch says that the rest of the run was slow.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.collect.runner_output import StepWindow
 
-CHANGE_MIN = 0.03  # smaller changes of the step time are not told from noise
-NOISE_FACTOR = 5.0  # standard errors of a block's median
-BLOCKS_MAX, BLOCK_WINDOWS_MIN = 20, 5
-OFF_SHARE_MIN = 0.05  # of the time at these clocks
-MODE_SHARE_MIN, MODE_GAP_FACTOR = 0.2, 4.0
+CHANGE_MIN = 0.025  # smaller changes of the step time are not told from noise
+NOISE_FACTOR = 5.0  # standard errors of the mean of a stretch
+OUTLIER_MIN, OUTLIER_FACTOR = 0.06, 6.0  # single windows count at most as much
+WINDOWS_MIN, STRETCH_MIN, STRETCH_GROWTH = 15, 4, 1.6
+SLOW_SHARE_MIN = 0.05  # of the windows at these clocks
+FAST_MODE_SHARE_MIN, SLOW_MODE_SHARE_MIN, MODE_GAP_FACTOR = 0.08, 0.2, 4.0
 CLOCK_STEP = 0.01  # clocks that differ by less are the same
 Clocks = Sequence[tuple[int, int]]  # moments in ns and kHz of one policy
+Array = NDArray[np.float64]
+
+
+class StepSeries(NamedTuple):
+    """Windows as columns: the moment at which each begins and ends, and its mean step time."""
+
+    t_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    step_ms: Array
+
+    @classmethod
+    def of(cls, windows: Sequence[StepWindow]) -> "StepSeries":
+        """The columns of some windows."""
+        rows = np.array([(window.t_ns, window.ns, window.n) for window in windows], dtype=np.int64)
+        return cls(rows[:, 0], rows[:, 0] + rows[:, 1], rows[:, 1] / rows[:, 2] / 1e6)
+
+    def at(self, rows: NDArray[Any]) -> "StepSeries":
+        """Some of the windows."""
+        return StepSeries(self.t_ns[rows], self.end_ns[rows], self.step_ms[rows])
 
 
 @dataclass(frozen=True)
@@ -27,98 +51,100 @@ class StepChange:
     """A stretch of a run in which steps took longer or shorter than in the rest."""
 
     change: float  # relative to the median at the same clocks
-    share: float  # of the time at these clocks
+    share: float  # of the windows at these clocks
     start_ns: int  # since the first window
-    returned: bool  # whether later windows are as before
+    end_ns: int
 
 
-def step_changes(groups: Sequence[Sequence[StepWindow]], start_ns: int) -> Iterator[StepChange]:
+def step_changes(groups: Sequence[StepSeries], start_ns: int) -> Iterator[StepChange]:
     """Find stretches with other step times, in each group of windows with the same clocks."""
     for group in groups:
         if change := _stretch(group, start_ns):
             yield change
 
 
-def two_modes(groups: Sequence[Sequence[StepWindow]]) -> float | None:
+def two_modes(groups: Sequence[StepSeries]) -> float | None:
     """The relative distance of two step times that a run alternated between; None: there is one."""
-    distances = [_mode_distance(group) for group in groups]
+    distances = [_mode_distance(group.step_ms) for group in groups]
     return max((distance for distance in distances if distance is not None), default=None)
 
 
-def group_by_clocks(
-    windows: Sequence[StepWindow], clocks: Sequence[Clocks]
-) -> list[list[StepWindow]]:
+def group_by_clocks(series: StepSeries, clocks: Sequence[Clocks]) -> list[StepSeries]:
     """Group windows by their clocks; those in which a clock changed belong to no group."""
-    changing = [series for series in clocks if not _is_same(khz for _, khz in series)]
-    if not changing:
-        return [list(windows)]
-    groups: dict[tuple[int, ...], list[StepWindow]] = {}
-    times = [[t_ns for t_ns, _ in series] for series in changing]
-    for window in windows:
-        key = []
-        for moments, series in zip(times, changing, strict=True):
-            first = max(bisect_right(moments, window.t_ns) - 1, 0)
-            last = min(bisect_left(moments, window.t_ns + window.ns), len(series) - 1)
-            around = [khz for _, khz in series[first : last + 1]]
-            if not around or not _is_same(around):
-                break
-            key.append(around[0])
-        else:
-            groups.setdefault(tuple(key), []).append(window)
-    return list(groups.values())
+    keys = []
+    is_steady = np.ones(len(series.t_ns), dtype=bool)
+    for moments in clocks:
+        t_ns, khz = np.array(moments, dtype=np.int64).T
+        if np.ptp(khz) <= CLOCK_STEP * khz.max():
+            continue
+        first = np.maximum(np.searchsorted(t_ns, series.t_ns, "right") - 1, 0)
+        last = np.minimum(np.searchsorted(t_ns, series.end_ns, "left"), len(khz) - 1)
+        last = np.maximum(last, first)
+        edges = np.column_stack((first, last + 1)).ravel()
+        padded = np.append(khz, khz[-1])
+        low = np.minimum.reduceat(padded, edges)[::2]
+        high = np.maximum.reduceat(padded, edges)[::2]
+        is_steady &= high - low <= CLOCK_STEP * high
+        keys.append(khz[first])
+    if not keys:
+        return [series]
+    steady = series.at(is_steady)
+    _, index = np.unique(np.array(keys)[:, is_steady], axis=1, return_inverse=True)
+    index = index.ravel()
+    return [steady.at(index == key) for key in range(int(index.max(initial=-1)) + 1)]
 
 
-def _is_same(clocks: Iterable[int]) -> bool:
-    values = set(clocks)
-    return max(values) - min(values) <= CLOCK_STEP * max(values)
-
-
-def _stretch(windows: Sequence[StepWindow], start_ns: int) -> StepChange | None:
-    count = min(BLOCKS_MAX, len(windows) // BLOCK_WINDOWS_MIN)
-    if count < 3:
+def _stretch(series: StepSeries, start_ns: int) -> StepChange | None:
+    """The stretch that differs most from the median, among stretches of every length."""
+    total = len(series.step_ms)
+    if total < WINDOWS_MIN:
         return None
-    edges = [len(windows) * index // count for index in range(count + 1)]
-    blocks = [[w.step_ms for w in windows[i:j]] for i, j in pairwise(edges)]
-    medians = [median(block) for block in blocks]
-    usual = median(medians)
-    scatter = median(
-        abs(step_ms - middle)
-        for block, middle in zip(blocks, medians, strict=True)
-        for step_ms in block
-    )
-    size = len(windows) / count
-    limit = max(CHANGE_MIN, NOISE_FACTOR * 1.4826 * 1.25 * scatter / usual / size**0.5)
-    off = [index for index, middle in enumerate(medians) if abs(middle / usual - 1) > limit]
-    if len(off) < max(1, OFF_SHARE_MIN * count):
+    levels = np.log(series.step_ms)
+    off = levels - np.median(levels)
+    noise = 1.4826 * float(np.median(np.abs(np.diff(levels)))) / 2**0.5
+    bound = max(OUTLIER_MIN, OUTLIER_FACTOR * noise)
+    sums = np.concatenate(([0.0], np.cumsum(np.clip(off, -bound, bound))))
+    best, found = 0.0, (0, 0)
+    length = STRETCH_MIN
+    while length <= total // 2:
+        means = (sums[length:] - sums[:-length]) / length
+        limit = max(CHANGE_MIN, NOISE_FACTOR * noise / length**0.5)
+        lowest, highest = int(means.argmin()), int(means.argmax())
+        excess = -means[lowest] - limit
+        if excess > best:
+            best, found = excess, (lowest, lowest + length)
+        if length >= SLOW_SHARE_MIN * total and means[highest] - limit > best:
+            best, found = means[highest] - limit, (highest, highest + length)
+        length = max(length + 1, int(STRETCH_GROWTH * length))
+    if not best:
         return None
-    worst = max(off, key=lambda index: abs(medians[index] / usual - 1))
+    first, end = found
+    change = float(np.exp(np.median(off[first:end]))) - 1
+    differing = np.abs(off - np.median(off[first:end])) < np.abs(off)
     return StepChange(
-        medians[worst] / usual - 1,
-        len(off) / count,
-        windows[edges[off[0]]].t_ns - start_ns,
-        returned=off[-1] < count - 1,
+        change,
+        float(differing.mean()),
+        int(series.t_ns[first]) - start_ns,
+        int(series.end_ns[end - 1]) - start_ns,
     )
 
 
-def _mode_distance(windows: Sequence[StepWindow]) -> float | None:
-    values = sorted(window.step_ms for window in windows)
-    if len(values) < 20:
+def _mode_distance(step_ms: Array) -> float | None:
+    if len(step_ms) < 20:
         return None
     # The split with the smallest scatter within both parts.
-    total, squares = sum(values), sum(value * value for value in values)
-    best, cut, head, head_squares = float("inf"), 0, 0.0, 0.0
-    for index, value in enumerate(values[:-1], start=1):
-        head, head_squares = head + value, head_squares + value * value
-        rest = len(values) - index
-        within = (
-            head_squares - head**2 / index + squares - head_squares - (total - head) ** 2 / rest
-        )
-        if within < best:
-            best, cut = within, index
-    if not MODE_SHARE_MIN <= cut / len(values) <= 1 - MODE_SHARE_MIN:
+    values = np.sort(step_ms)
+    counts = np.arange(1, len(values))
+    heads, squares = np.cumsum(values)[:-1], np.cumsum(values**2)[:-1]
+    total, total_squares = values.sum(), (values**2).sum()
+    rest = len(values) - counts
+    within = squares - heads**2 / counts + total_squares - squares - (total - heads) ** 2 / rest
+    cut = int(within.argmin()) + 1
+    share = cut / len(values)
+    if not FAST_MODE_SHARE_MIN <= share <= 1 - SLOW_MODE_SHARE_MIN:
         return None
-    low, high = median(values[:cut]), median(values[cut:])
-    deviation = (max(best, 0.0) / len(values)) ** 0.5
+    low, high = float(np.median(values[:cut])), float(np.median(values[cut:]))
+    deviation = (max(float(within.min()), 0.0) / len(values)) ** 0.5
     if high / low - 1 < CHANGE_MIN or high - low < MODE_GAP_FACTOR * deviation:
         return None
     return high / low - 1

@@ -8,13 +8,17 @@ measured: it is recorded and voids nothing.
 from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
 
+from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.run_observation import RunObservation
 from agent.judge.work_checks import work_objections
 from agent.judge.work_rate_rules import (
     check_claimed_speed,
+    check_counted_clock,
+    check_gpu_work,
     check_online_cores,
     check_step_times,
     check_threads,
+    check_work_rate,
 )
 from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
@@ -37,7 +41,8 @@ GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
 FINE_SENSOR_C = 0.2
 WHOLE_DEGREE_S = 60.0  # little work may warm a phone by less than a degree in a shorter time
-WORK_RATE_LOSS_MAX = 0.15  # of a canary on free clocks, which vary more than held ones
+FREE_CHANGE_MIN = 0.04  # of a canary on free clocks, which vary more than held ones
+LIT_SHARE = 0.2  # of the highest brightness; runs are made with the lowest
 OTHER_APPS_CORES_MAX = 0.5
 
 
@@ -52,6 +57,12 @@ def judge(run: RunObservation) -> Verdict:
             return Verdict(validity=worst, reasons=reasons, deterministic=deterministic)
     # Remarks do not count against a run.
     return Verdict(validity=Validity.VALID, reasons=reasons)
+
+
+def is_reference(verdict: Verdict) -> bool:
+    """Whether later runs are compared with this one: it counts, or is only new."""
+    bad = {reason.code for reason in verdict.reasons if reason.validity is not Validity.VALID}
+    return bad <= {ReasonCode.WORK_RATE_CHANGED}
 
 
 def _is_deterministic(run: RunObservation) -> bool:
@@ -184,7 +195,7 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
 def check_canary(run: RunObservation) -> Iterator[Reason]:
     """The phone itself did not become faster or slower, and it is known how fast it is.
 
-    On free clocks, and after a long run, the canaries would only show the clocks. Simulated
+    After a long run with a reported limit, the second canary would only show that limit. Simulated
     phones and computers need no commissioning: they learn their references on first use.
     """
     time = run.provenance.time if run.provenance is not None else None
@@ -192,15 +203,15 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
         yield Reason.suspect(ReasonCode.NOT_COMMISSIONED)
     if any(times.is_new for times in run.canaries.values()):
         yield Reason.remark(ReasonCode.NEW_REFERENCE)
-    if not run.probe.requested_khz:
-        return
-    is_cold = run.condition.protocol is Protocol.COLD  # a long run may end throttled
+    is_held = bool(run.probe.requested_khz)
+    may_change = run.condition.protocol is not Protocol.COLD and run.has_reported_limit
     for kind, times in run.canaries.items():
-        if is_cold and times.change is not None and not times.is_stable:
-            yield Reason.void(
-                ReasonCode.CANARY_CHANGED, canary=kind, change=times.change, limit=times.change_max
-            )
-        if times.has_drifted and times.reference is not None and times.drift is not None:
+        limit = times.change_max if is_held else max(FREE_CHANGE_MIN, times.change_max)
+        if not may_change and times.change is not None and abs(times.change) > limit:
+            objection = Reason.void if is_held else Reason.suspect
+            code = ReasonCode.CANARY_CHANGED
+            yield objection(code, canary=kind, change=times.change, limit=limit)
+        if is_held and times.has_drifted and times.reference and times.drift is not None:
             yield Reason.suspect(
                 ReasonCode.CANARY_DRIFTED,
                 canary=kind,
@@ -267,6 +278,19 @@ def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:
         yield Reason.void(ReasonCode.GPU_CLOCK_NOT_PINNED, share=share, limit=PINNED_SHARE_MIN)
 
 
+def check_screen(run: RunObservation) -> Iterator[Reason]:
+    """The screen stayed dark: a lit one draws power and warms the phone."""
+    timed = run.readings.within(run.span)
+    for path, highest in run.probe.backlights.items():
+        lit = [(t_ns, value) for t_ns, value in timed.series(path) if value > LIT_SHARE * highest]
+        if lit:
+            brightness = max(value for _, value in lit) / highest
+            at_s = (lit[0][0] - run.span[0]) / 1e9
+            yield Reason.suspect(
+                ReasonCode.SCREEN_LIT, brightness=brightness, limit=LIT_SHARE, at_s=at_s
+            )
+
+
 def check_swapping(run: RunObservation) -> Iterator[Reason]:
     """The run stayed in memory, unless the condition asked to try a model that is too large."""
     swapped_mb = run.swapped_mb or 0.0
@@ -275,18 +299,21 @@ def check_swapping(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
-    """A phone whose clocks are not held was not slowed down; its work says so, no sensor."""
-    if run.probe.requested_khz or run.condition.protocol is not Protocol.COLD:
+    """A phone whose clocks are not held was as fast as usual; its work says so, no sensor."""
+    if run.probe.requested_khz:
         return
     for kind, times in run.canaries.items():
-        loss = max(times.drift or 0.0, times.change or 0.0)
-        limit = max(WORK_RATE_LOSS_MAX, times.change_max)
-        if loss > limit:
-            yield Reason.suspect(ReasonCode.WORK_RATE_LOW, canary=kind, change=loss, limit=limit)
-    if run.condition.freq != FIXED:  # that mode lowers the limits on purpose
+        if times.drift is None or times.reference is None:
+            continue
+        limit = max(FREE_CHANGE_MIN, times.reference.drift_max)
+        if abs(times.drift) > limit:
+            code = ReasonCode.WORK_RATE_LOW if times.drift > 0 else ReasonCode.WORK_RATE_HIGH
+            yield Reason.suspect(code, canary=kind, change=times.drift, limit=limit)
+    # That mode lowers the limits on purpose; a long run is measured with its throttling.
+    if run.condition.freq != FIXED and run.condition.protocol is Protocol.COLD:
         for policy, (khz, _) in run.limits_khz.items():
             usual_khz = run.usual_limits_khz.get(policy, 0)
-            if khz < usual_khz:
+            if khz < usual_khz and policy != GPU_POLICY:
                 code = ReasonCode.CLOCK_LIMIT_LOWERED
                 yield Reason.suspect(code, policy=policy, khz=khz, usual_khz=usual_khz)
 
@@ -324,13 +351,17 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_disturbances,
     check_energy,
     check_cpu_clocks,
+    check_counted_clock,
     check_gpu_clock,  # guard: gpu-clock-held
+    check_gpu_work,
     check_online_cores,
+    check_screen,
     check_swapping,
-    check_unheld_speed,
     check_vendor_limits,
     check_other_apps,
     # What shows that something happened, but not what, comes last.
+    check_unheld_speed,
     check_step_times,
     check_canary,
+    check_work_rate,
 )

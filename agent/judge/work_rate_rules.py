@@ -1,18 +1,28 @@
 """Rules of the verdict that look at the work itself: step times, cores, claimed speed. Pure."""
 
 from collections.abc import Iterator
+from statistics import fmean, median
 
-from agent.collect.cpu_usage import core_ticks
+from agent.collect.cpu_usage import (
+    core_ticks,
+    counted_clock_khz,
+    gpu_load_node,
+    gpu_util_pct,
+)
+from agent.collect.runner_output import median_step_ms
 from agent.collect.thread_affinity import moved_threads
+from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.run_observation import RunObservation
 from agent.judge.step_checks import (
     CHANGE_MIN,
     Clocks,
+    StepSeries,
     group_by_clocks,
     step_changes,
     two_modes,
 )
 from workloads.protocol.condition import Protocol
+from workloads.protocol.phone_facts import CanaryKind
 from workloads.protocol.verdict import Reason, ReasonCode
 
 # Upper bounds: no core of a phone has more than four, none of a computer more than eight vector
@@ -20,35 +30,111 @@ from workloads.protocol.verdict import Reason, ReasonCode
 CORE_FLOPS_PER_CYCLE = 64
 GPU_FLOPS_MAX = 20e12
 UNKNOWN_CLOCK_KHZ = 6_000_000
-COVERED_MIN = 0.98  # of the timed part: windows follow one another
+CANARY_FLOPS = 2 * 256**3  # per step of the arithmetic canary
+CANARY_RATES_MAX = 3.0  # no workload reaches a multiple of the rate of a good matrix product
+COVERED_MIN, COVERED_MAX = 0.98, 1.02  # of the timed part: windows follow one another
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
+WORK_RUNS_MIN, SIMILAR_RUNS_MIN = 3, 2
+RATE_CHANGE_MIN, FREE_RATE_CHANGE_MIN, RATE_SPREADS = 0.03, 0.05, 6.0
+GPU_SHARED_PCT_MAX = 15.0
+STEADY_SHARE_MIN, COUNTED_CHANGE_MAX = 0.95, 0.02
 
 
 def check_step_times(run: RunObservation) -> Iterator[Reason]:
     """Steps took the same time throughout, at equal clocks.
 
-    A long run may become slower for reasons that no clock shows, such as a throttled memory bus;
-    but then it stays slow.
+    In a long run a phone may become slower for reasons that no clock shows, such as a throttled
+    memory bus; but then it stays slow, and something reports the limit.
     """
     windows = run.measured_windows
     if not windows:
         return
-    groups = group_by_clocks(windows, _clocks(run))
+    series = StepSeries.of(windows)
+    groups = group_by_clocks(series, _clocks(run))
     is_cold = run.condition.protocol is Protocol.COLD
     objection = Reason.void if is_cold and run.probe.requested_khz else Reason.suspect
+    last_ns = int(series.end_ns[-1] - series.t_ns[0])
     for found in step_changes(groups, windows[0].t_ns):
-        if is_cold or found.returned:
-            yield objection(
-                ReasonCode.STEP_TIMES_CHANGED,
-                change=found.change,
-                share=found.share,
-                limit=CHANGE_MIN,
-                at_s=found.start_ns / 1e9,
-            )
-    distance = two_modes(groups) if is_cold else None
+        is_last = found.end_ns > 0.9 * last_ns
+        if not is_cold and run.has_reported_limit and is_last == (found.change > 0):
+            continue
+        yield objection(
+            ReasonCode.STEP_TIMES_CHANGED,
+            change=found.change,
+            share=found.share,
+            limit=CHANGE_MIN,
+            at_s=found.start_ns / 1e9,
+        )
+    distance = two_modes(groups) if is_cold or not run.has_reported_limit else None
     if distance is not None:
         yield Reason.suspect(ReasonCode.STEP_TIMES_TWO_MODES, distance=distance)
+
+
+def check_work_rate(run: RunObservation) -> Iterator[Reason]:
+    """Steps took as long as in earlier runs of the same case and condition on this phone.
+
+    Only a time that is new: the second run in a row that takes it shows that the phone has two
+    modes, which the statistics have to see.
+    """
+    earlier = run.earlier_step_ms
+    if run.has_reported_limit or len(earlier) < WORK_RUNS_MIN:
+        return
+    step_ms, usual_ms = median_step_ms(run.measured_windows), median(earlier)
+    spread = 1.4826 * median(abs(value / usual_ms - 1) for value in earlier)
+    least = RATE_CHANGE_MIN if run.probe.requested_khz else FREE_RATE_CHANGE_MIN
+    limit = max(least, RATE_SPREADS * spread)
+    similar = sum(abs(value / step_ms - 1) <= limit / 2 for value in earlier)
+    if abs(step_ms / usual_ms - 1) > limit and similar < SIMILAR_RUNS_MIN:
+        change, count = step_ms / usual_ms - 1, len(earlier)
+        yield Reason.suspect(ReasonCode.WORK_RATE_CHANGED, change=change, count=count, limit=limit)
+
+
+def check_counted_clock(run: RunObservation) -> Iterator[Reason]:
+    """The cycles of the run's threads agree with the clocks that the nodes show.
+
+    A counter may count on one kind of core only, so that each of the shown clocks is possible.
+    """
+    timed = run.readings.within(run.measured_span)
+    counted_khz = counted_clock_khz(timed)
+    steady = run.disturbances.steady_clock_share
+    is_steady = steady is not None and steady >= STEADY_SHARE_MIN
+    if counted_khz is None or not (run.probe.requested_khz or is_steady):
+        return
+    columns = [timed.series(node) for node in run.probe.clock_nodes]
+    shown = [fmean(khz for _, khz in column) for column in columns if column]
+    nearest_khz = min(shown, key=lambda khz: abs(counted_khz / khz - 1), default=0.0)
+    if not nearest_khz or min(shown) <= counted_khz <= max(shown):
+        return
+    change = counted_khz / nearest_khz - 1
+    if abs(change) > COUNTED_CHANGE_MAX:
+        yield Reason.suspect(
+            ReasonCode.CLOCK_NOT_COUNTED,
+            counted_khz=round(counted_khz),
+            shown_khz=round(nearest_khz),
+            change=change,
+            limit=COUNTED_CHANGE_MAX,
+        )
+
+
+def check_gpu_work(run: RunObservation) -> Iterator[Reason]:
+    """Nothing else used the GPU, and its limit was as high as usual."""
+    timed = run.readings.within(run.measured_span)
+    busy_pct = gpu_util_pct(timed, gpu_load_node(run.probe.facts.gpu))
+    if busy_pct is not None:
+        device_ns = [window.device_ns for window in run.measured_windows if window.device_ns]
+        own_ns = sum(copy_ns + compute_ns for copy_ns, _, compute_ns in device_ns)
+        total_ns = sum(window.ns for window in run.measured_windows)
+        others_pct = busy_pct - 100 * own_ns / max(total_ns, 1)
+        if others_pct > GPU_SHARED_PCT_MAX:
+            limit = GPU_SHARED_PCT_MAX
+            yield Reason.suspect(ReasonCode.GPU_SHARED, busy_pct=others_pct, limit=limit)
+    if run.output.device is None or run.condition.protocol is not Protocol.COLD:
+        return
+    khz, _ = run.limits_khz.get(GPU_POLICY, (0, 0))
+    usual_khz = run.usual_limits_khz.get(GPU_POLICY, 0)
+    if run.probe.requested_gpu_khz is None and 0 < khz < usual_khz:
+        yield Reason.suspect(ReasonCode.GPU_CLOCK_LOWERED, khz=khz, usual_khz=usual_khz)
 
 
 def _clocks(run: RunObservation) -> list[Clocks]:
@@ -87,7 +173,7 @@ def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:
     between_s = sum(evaluation.ns for evaluation in run.output.evaluations) / 1e9
     elapsed_s = _elapsed_s(run)
     if (
-        claimed_s + between_s < COVERED_MIN * run.span_s
+        not COVERED_MIN * run.span_s <= claimed_s + between_s <= COVERED_MAX * run.span_s
         or (elapsed_s is not None and run.span_s > elapsed_s + CLOCK_SLACK_S)
         or _unaccounted_s(run, elapsed_s) > UNACCOUNTED_S + UNACCOUNTED_SHARE * run.span_s
     ):
@@ -96,6 +182,9 @@ def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:
     steps = sum(window.n for window in windows)
     rate = run.claimed.cost.flops * steps / max(claimed_s, 1e-9)
     limit = GPU_FLOPS_MAX if run.output.device is not None else _cpu_flops_max(run)
+    canary = run.canaries.get(CanaryKind.ARITHMETIC)
+    if canary is not None and canary.before_ms is not None and run.output.device is None:
+        limit = min(limit, CANARY_RATES_MAX * CANARY_FLOPS / canary.before_ms * 1e3)
     if rate > limit:
         yield Reason.void(ReasonCode.SPEED_IMPOSSIBLE, gflops=rate / 1e9, limit_gflops=limit / 1e9)
 

@@ -31,6 +31,7 @@ from workloads.protocol.phone_facts import Commission, FuelGauge, PhoneFacts
 from workloads.text import safe_text
 
 UPTIME_MAX_S = 1e10
+WORK_KEYS_KEPT, WORK_RUNS_KEPT = 100, 8
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 _DAMAGED = 76
 SHA256_TOOL, SHA1_TOOL = "sha256sum", "sha1sum"  # Android 6 and 7 have only the second one
@@ -152,6 +153,13 @@ class Phone:
             policy: max(high, known.get(policy, 0)) for policy, (_, high) in limits_khz.items()
         }
         self._memory = self._memory.model_copy(update={"limits_khz": {**known, **highest}})
+
+    def remember_step_ms(self, key: str, step_ms: float) -> None:
+        """Keep the step time of a run, for the last runs of the last cases and conditions."""
+        known = dict(self._memory.step_ms)
+        recent = (*known.pop(key, ()), step_ms)[-WORK_RUNS_KEPT:]
+        kept = dict(list(known.items())[1 - WORK_KEYS_KEPT :])
+        self._memory = self._memory.model_copy(update={"step_ms": {**kept, key: recent}})
 
     def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> ShellResult:
         """Run one command."""

@@ -38,7 +38,10 @@ class PhoneMemory(WireModel):
     commission: Commission | None = None
     battery: BatteryHours = BatteryHours()
     limits_khz: dict[int, int] = Field(
-        default_factory=dict, description="highest limit of the CPU clock so far, by policy"
+        default_factory=dict, description="highest limit of the clock so far, by policy; -1: GPU"
+    )
+    step_ms: dict[str, tuple[float, ...]] = Field(
+        default_factory=dict, description="of the last runs, by case, condition and runner"
     )
 
 

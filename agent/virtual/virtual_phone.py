@@ -7,6 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from agent.virtual.files.file_nodes import (
     constant_node,
     directory_node,
     live_node,
+    live_number_node,
 )
 from agent.virtual.files.file_tree import FileTree
 from agent.virtual.files.gpu_nodes import add_gpu_nodes
@@ -44,6 +46,17 @@ if TYPE_CHECKING:
 # Storage of a phone; its files live in this process's memory.
 STORAGE_BYTES = 512 * 1024 * 1024
 _LINK_MODE = 0o120777
+_PANEL = "/sys/class/backlight/panel0-backlight"
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerClaims:
+    """How the records of a runner that lies differ from what it did."""
+
+    time_share: float = 1.0  # of the true step times
+    step_factor: float = 1.0  # claimed steps per true step
+    drop_every: int = 0  # one window of so many is not reported; 0: none
+    loss: tuple[float, float] | None = None  # first and last
 
 
 class VirtualPhone:
@@ -79,7 +92,8 @@ class VirtualPhone:
         if unit > 1:
             self.soc.battery.cycles = unit_rng.randrange(20, 700)
         self.opencl = OpenCLDriver(profile.gpu)
-        self.claimed_time_share = 1.0  # of the true step times, by a runner that lies
+        self.claims = RunnerClaims()
+        self.lit_brightness: int | None = None  # of a screen that somebody switched on
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )
@@ -111,6 +125,10 @@ class VirtualPhone:
 
     def uptime_ns(self) -> int:
         return round(self.uptime() * 1e9)
+
+    def shift_clock(self, seconds: float) -> None:
+        """Let CLOCK_BOOTTIME jump, which no sound kernel does."""
+        self._booted_at -= seconds
 
     def wall_time(self) -> float:
         """Return the phone's wall clock. It is correct here; that of real phones often is not."""
@@ -230,6 +248,8 @@ class VirtualPhone:
         add_power_nodes(tree, self.soc)
         add_gpu_nodes(tree, self.soc)
         add_rail_nodes(tree, self.soc)
+        tree.add_node(f"{_PANEL}/brightness", live_number_node(self._brightness))
+        tree.add_node(f"{_PANEL}/max_brightness", constant_node("255\n"))
         sources = ProcSources(
             self.soc, self.processes, self.uptime, lambda: self.boot_id, self.mem_available_kb
         )
@@ -240,6 +260,10 @@ class VirtualPhone:
             apply_layout(tree, self.profile.layout)
         elif not self.profile.rooted:
             deny_to_shell(tree)
+
+    def _brightness(self) -> int:
+        text = self.settings["system"].get("screen_brightness", "0")
+        return self.lit_brightness or (int(text) if text.isdecimal() else 0)
 
     def _journal_process(self, event: JournalEvent, process: Process) -> None:
         if event is JournalEvent.PROCESS_STOP:

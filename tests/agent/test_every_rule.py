@@ -102,6 +102,17 @@ DEMOS = {
         Validity.VOID,
         {"kind": "hidden_limit", "at": "run@50%", "share": 0.9},
     ),
+    "check_counted_clock": Demo(
+        ReasonCode.CLOCK_NOT_COUNTED,
+        Validity.SUSPECT,
+        {"kind": "clock_pretends", "at": "run_start", "steps": 2},
+    ),
+    "check_gpu_work": Demo(
+        ReasonCode.GPU_SHARED, Validity.SUSPECT, {"kind": "gpu_contention", "at": "run_start"}
+    ),
+    "check_screen": Demo(
+        ReasonCode.SCREEN_LIT, Validity.SUSPECT, {"kind": "screen", "at": "run@50%"}
+    ),
     "check_threads": Demo(
         ReasonCode.THREADS_MOVED,
         Validity.VOID,
@@ -118,7 +129,7 @@ DEMOS = {
     "check_unheld_speed": Demo(
         ReasonCode.WORK_RATE_LOW,
         Validity.SUSPECT,
-        {"kind": "hidden_limit", "at": "run@10%", "share": 0.7},
+        {"kind": "hidden_limit", "at": "run_start#11", "share": 0.7},  # after the reference
         FREE,
         profile="samsung-s23-ultra:stock",
         canary=True,
@@ -203,10 +214,11 @@ MORE = (
 )
 # A restart during a run ends it with a fault, before there is anything to judge.
 BY_FAULT = {"check_same_boot"}
+BY_EARLIER_RUNS = {"check_work_rate"}  # has a test of its own below
 
 
 def test_every_rule_has_a_demonstration() -> None:
-    assert {rule.__name__ for rule in RULES} == {*DEMOS, *BY_FAULT}
+    assert {rule.__name__ for rule in RULES} == {*DEMOS, *BY_FAULT, *BY_EARLIER_RUNS}
 
 
 def _all_demos() -> list[Any]:
@@ -240,3 +252,19 @@ def test_a_rule_finds_its_fault_and_no_other_rule_does(
         if reason.code is demo.code
     }
     assert found_by == {rule}, "another rule finds the same fault"
+
+
+@pytest.mark.slow
+def test_a_limit_that_acts_between_the_canaries_only(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
+    """Neither a node nor a canary shows it, but earlier runs of the same case do."""
+    with open_lane_harness(adb, context, tmp_path, "samsung-s23-ultra:stock", 100.0) as harness:
+        for fence in range(1, 5):
+            if fence == 4:
+                harness.inject("hidden_limit", at="run_start", until="run_stop", share=0.9)
+            job = a_job(harness.phone.facts.serial, fence, "mlp-4", {}, **FREE)
+            report = run_attempt(job, harness.phone, context).report
+            assert report.verdict is not None, report.fault
+            codes = [r.code for r in report.verdict.reasons if r.validity is not Validity.VALID]
+            assert codes == ([ReasonCode.WORK_RATE_CHANGED] if fence == 4 else [])

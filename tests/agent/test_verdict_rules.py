@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from agent.collect.cpu_usage import CYCLES
+from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import DoneRecord
 from agent.judge.disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
-from agent.judge.verdict_rules import judge
+from agent.judge.verdict_rules import is_reference, judge
 from agent.judge.work_checks import ClaimedWork
 from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.observations import (
@@ -17,8 +19,11 @@ from tests.agent.observations import (
     COST,
     DONE,
     PROBE,
+    SECOND_NS,
     UNPINNED,
+    a_window,
     an_observation,
+    output_of,
 )
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.condition import Condition, Protocol
@@ -269,9 +274,56 @@ def test_an_unpinned_clock_is_not_judged() -> None:
     assert judge(free).validity is Validity.VALID
 
 
-def test_the_canary_shows_a_slow_phone_with_free_clocks_but_not_in_long_runs() -> None:
-    slower = canary(1.0, 1.5)
-    (reason,) = judge(an_observation(**slower, probe=UNPINNED)).reasons
-    assert (reason.code, reason.validity) == (ReasonCode.WORK_RATE_LOW, Validity.SUSPECT)
-    long = an_observation(**slower, condition=ENDURANCE, span_s=600.0)
-    assert judge(long).validity is Validity.VALID
+def test_the_canary_shows_a_slow_phone_with_free_clocks_and_in_long_runs() -> None:
+    changed = judge(an_observation(**canary(1.0, 1.05), probe=UNPINNED))
+    assert [reason.code for reason in changed.reasons] == [ReasonCode.CANARY_CHANGED]
+    for before_ms, code in ((1.05, ReasonCode.WORK_RATE_LOW), (0.95, ReasonCode.WORK_RATE_HIGH)):
+        (reason,) = judge(an_observation(**canary(before_ms, before_ms), probe=UNPINNED)).reasons
+        assert (reason.code, reason.validity) == (code, Validity.SUSPECT)
+    long: dict[str, Any] = {**canary(1.0, 1.5), "condition": ENDURANCE, "span_s": 600.0}
+    assert judge(an_observation(**long)).validity is Validity.VOID
+    throttled = replace(CLOCKS, active_coolers=THROTTLED)  # the second canary only shows that
+    assert judge(an_observation(**long, clocks=throttled)).validity is Validity.VALID
+
+
+@pytest.mark.parametrize(
+    ("earlier", "is_new"),
+    [
+        ((81.0, 81.2, 80.9), False),
+        ((81.0, 81.2), False),  # too few to know
+        ((77.0, 77.2, 76.9), True),
+        ((85.0, 85.2, 84.9), True),
+        ((77.0, 77.2, 76.9, 81.0, 81.2), False),  # a second mode, which the statistics have to see
+        ((70.0, 90.0, 77.0), False),  # it varies as much as that
+    ],
+)
+def test_a_step_time_that_no_earlier_run_had(earlier: tuple[float, ...], is_new: bool) -> None:
+    verdict = judge(an_observation(earlier_step_ms=earlier))  # a step takes 81 ms
+    expected = [ReasonCode.WORK_RATE_CHANGED] if is_new else []
+    assert [reason.code for reason in verdict.reasons] == expected
+    assert is_reference(verdict)
+
+
+def test_windows_that_claim_more_time_than_passed() -> None:
+    window = a_window(8.1)
+    later = window.model_copy(update={"first": 100, "t_ns": round(7.0 * SECOND_NS)})
+    verdict = judge(an_observation(output=output_of([window, later])))
+    assert ReasonCode.TIME_MISMATCH in {reason.code for reason in verdict.reasons}
+
+
+@pytest.mark.parametrize(
+    ("counted_khz", "code"),
+    [(2419200, None), (2841600, None), (2600000, None), (2200000, ReasonCode.CLOCK_NOT_COUNTED)],
+)
+def test_counted_cycles_are_held_against_the_shown_clocks(
+    counted_khz: int, code: ReasonCode | None
+) -> None:
+    rows = range(10)
+    columns: dict[str, list[NodeValue]] = {
+        node: [khz] * len(rows)
+        for node, khz in zip(PROBE.clock_nodes, PROBE.requested_khz.values(), strict=True)
+    }
+    columns[CYCLES] = [f"{row * counted_khz * 1000}/{row * SECOND_NS}" for row in rows]
+    readings = Readings(tuple(columns), [row * SECOND_NS // 2 for row in rows], columns)
+    found = [reason.code for reason in judge(an_observation(readings=readings)).reasons]
+    assert (code in found) if code else (ReasonCode.CLOCK_NOT_COUNTED not in found)

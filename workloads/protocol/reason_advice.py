@@ -47,6 +47,8 @@ REASON_ADVICE = {
     "clocks_not_shown": "Nothing: this is a remark. Use `freq: free` there.",
     "clock_above_request": "Nothing: the run is repeated. A daemon of the phone set the clock.",
     "clock_lowered": "Something lowers the clock without reporting it; compare with other phones.",
+    "clock_not_counted": "A limiter without a node, or nodes that are wrong; compare with other "
+    "phones of this model.",
     "threads_moved": "Nothing: the run is repeated. If it recurs, use other cores.",
     "core_offline": "Nothing: the run is repeated. If it recurs, use other cores.",
     "step_times_changed": "Nothing: the run is repeated. If it recurs, look for other work.",

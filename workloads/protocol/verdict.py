@@ -82,6 +82,7 @@ class ReasonCode(StrEnum):
     CLOCKS_NOT_SHOWN = "clocks_not_shown"
     CLOCK_ABOVE_REQUEST = "clock_above_request"
     CLOCK_LOWERED = "clock_lowered"
+    CLOCK_NOT_COUNTED = "clock_not_counted"
     CLOCK_CAPPED = "clock_capped"
     COOLING_DEVICE_ACTIVE = "cooling_device_active"
     FIXED_CLOCK_UNSTEADY = "fixed_clock_unsteady"
@@ -205,6 +206,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.CLOCK_LOWERED: (
         "the CPU clock was below the requested one for {share:.1%} of the run, without a limit"
     ),
+    ReasonCode.CLOCK_NOT_COUNTED: (
+        "the CPU ran at {counted_khz} kHz by its counted cycles, {change:+.1%} from the "
+        "{shown_khz} kHz that its nodes show"
+    ),
     ReasonCode.CLOCK_CAPPED: (
         "policy{policy} was capped at {khz} kHz; {requested_khz} kHz were requested"
     ),
@@ -281,6 +286,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
     ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",
     ReasonCode.CLOCK_LOWERED: "{limit:.1%}",
+    ReasonCode.CLOCK_NOT_COUNTED: "±{limit:.1%}",
     ReasonCode.FIXED_CLOCK_UNSTEADY: "{limit:.1%}",
     ReasonCode.GPU_CLOCK_NOT_PINNED: "{limit:.1%}",
 }

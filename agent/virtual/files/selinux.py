@@ -13,6 +13,7 @@ _DENIED_PATHS = re.compile(
     r"|/sys/.*/power_supply/battery/(current_now|voltage_now|charge_counter|input_suspend)"
     r"|/sys/.*/(gpubusy|gpu_busy_percentage|utilization)"
     r"|/sys/bus/iio/devices/.*"
+    r"|/sys/class/backlight/.*"
     r"|/proc/(loadavg|version)"
     r"|/dev/cpuctl/.*"
 )

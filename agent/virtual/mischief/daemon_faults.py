@@ -78,11 +78,15 @@ class Migrate(FaultType):
 
 @dataclass(eq=False)
 class OtherWork(FaultType):
-    """An app with the user id `uid` keeps the cores of `mask` busy with `threads` threads."""
+    """An app with the user id `uid` keeps the cores of `mask` busy with `threads` threads.
+
+    Each thread asks for a `share` of a core.
+    """
 
     mask: str = "0f"
     threads: int = 4
     uid: int = 10123
+    share: float = 1.0
     _load: CoreLoad | None = field(default=None, init=False, repr=False)
     _process: Process | None = field(default=None, init=False, repr=False)
 
@@ -90,7 +94,10 @@ class OtherWork(FaultType):
         mask = int(self.mask, 16) & target.phone.processes.all_cores
         if not mask:
             raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
+        if not 0 < self.share <= 1:
+            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
         self._load = load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
+        load.demand = self.share
         soc, processes = target.phone.soc, target.phone.processes
         soc.attach(load)
         self._process = processes.spawn(None, ["com.example.app"], self.uid)
@@ -137,29 +144,86 @@ class Sleep(FaultType):
 
 @dataclass(eq=False)
 class ChargerReturns(FaultType):
-    """Another program switches charging on again after it was cut off."""
+    """Another program switches charging on again after it was cut off; `on=no`: off."""
 
     is_lasting = False
     starts_inside_trigger = False
+    on: bool = True
 
     def start(self, target: InjectionTarget) -> None:
         soc = target.phone.soc
-        soc.change(lambda: setattr(soc.battery, "charging_allowed", True))
+        soc.change(lambda: setattr(soc.battery, "charging_allowed", self.on))
 
 
 @dataclass(eq=False)
 class HiddenLimit(FaultType):
-    """A limiter without a sysfs node: the cores reach only a `share` of what their clocks allow."""
+    """A limiter without a sysfs node: the cores reach only a `share` of what their clocks allow.
+
+    With `part=gpu` it limits the GPU.
+    """
 
     share: float = 0.8
+    part: str = "cpu"
 
     def start(self, target: InjectionTarget) -> None:
-        soc = target.phone.soc
-        soc.change(lambda: setattr(soc, "hidden_speed_share", self.share))
+        if self.part not in ("cpu", "gpu") or self.share <= 0:
+            raise InvalidMischief(f"part={self.part} share={self.share}: use cpu or gpu, above 0")
+        self._set_share(target, self.share)
 
     def stop(self, target: InjectionTarget) -> None:
+        self._set_share(target, 1.0)
+
+    def _set_share(self, target: InjectionTarget, share: float) -> None:
         soc = target.phone.soc
-        soc.change(lambda: setattr(soc, "hidden_speed_share", 1.0))
+        if self.part == "cpu":
+            soc.change(lambda: setattr(soc, "hidden_speed_share", share))
+        elif soc.gpu is not None:
+            soc.change(lambda: setattr(soc.gpu, "speed_left", share))
+
+
+@dataclass(eq=False)
+class GpuContention(FaultType):
+    """Another app draws on the GPU: a `share` of its time is left."""
+
+    share: float = 0.6
+
+    def start(self, target: InjectionTarget) -> None:
+        if not 0 < self.share <= 1:
+            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
+        self._set_share(target, self.share)
+
+    def stop(self, target: InjectionTarget) -> None:
+        self._set_share(target, 1.0)
+
+    @staticmethod
+    def _set_share(target: InjectionTarget, share: float) -> None:
+        soc, gpu = target.phone.soc, target.phone.soc.gpu
+        if gpu is None:
+            raise InvalidMischief("this phone has no GPU")
+
+        def apply() -> None:
+            gpu.speed_left, gpu.others_busy = share, 1.0 - share
+
+        soc.change(apply)
+
+
+@dataclass(eq=False)
+class Screen(FaultType):
+    """Somebody switches the screen on: it draws `watts` more, at a `brightness` of 255."""
+
+    watts: float = 0.8
+    brightness: int = 180
+
+    def start(self, target: InjectionTarget) -> None:
+        self._light(target, self.watts, self.brightness)
+
+    def stop(self, target: InjectionTarget) -> None:
+        self._light(target, 0.0, None)
+
+    @staticmethod
+    def _light(target: InjectionTarget, watts: float, brightness: int | None) -> None:
+        soc, target.phone.lit_brightness = target.phone.soc, brightness
+        soc.change(lambda: setattr(soc, "panel_w", watts))
 
 
 @dataclass(eq=False)

@@ -33,6 +33,17 @@ class Reboot(FaultType):
 
 
 @dataclass(eq=False)
+class TimeJump(FaultType):
+    """The phone's clock CLOCK_BOOTTIME jumps by `seconds`."""
+
+    is_lasting = False
+    seconds: float = 3.0
+
+    def start(self, target: InjectionTarget) -> None:
+        target.phone.shift_clock(self.seconds)
+
+
+@dataclass(eq=False)
 class ThrottleNow(FaultType):
     """Clusters, or `gpu`, whose role matches `cluster` are capped `steps` rungs below their top."""
 

@@ -2,11 +2,13 @@
 
 from agent.virtual.mischief.daemon_faults import (
     ChargerReturns,
+    GpuContention,
     HiddenLimit,
     Hotplug,
     MemoryContention,
     Migrate,
     OtherWork,
+    Screen,
     Sleep,
 )
 from agent.virtual.mischief.device_faults import (
@@ -17,6 +19,7 @@ from agent.virtual.mischief.device_faults import (
     NeverCools,
     Reboot,
     ThrottleNow,
+    TimeJump,
 )
 from agent.virtual.mischief.fault_type import FaultType, InvalidMischief, build_fault
 from agent.virtual.mischief.gpu_faults import (
@@ -39,12 +42,19 @@ from agent.virtual.mischief.link_faults import (
 )
 from agent.virtual.mischief.output_faults import (
     Endless,
+    FalseLoss,
     FalseTimes,
     Hostile,
     HostileNames,
     Truncated,
 )
-from agent.virtual.mischief.sysfs_faults import ClockIgnored, ClockReset, OpPower, Sensor
+from agent.virtual.mischief.sysfs_faults import (
+    ClockIgnored,
+    ClockPretends,
+    ClockReset,
+    OpPower,
+    Sensor,
+)
 
 FAULT_TYPES: dict[str, type[FaultType]] = {
     "unplug": Unplug,
@@ -58,6 +68,7 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "version_clash": VersionClash,
     "reboot": Reboot,
     "clock_ignored": ClockIgnored,
+    "clock_pretends": ClockPretends,
     "clock_reset": ClockReset,
     "hotplug": Hotplug,
     "migrate": Migrate,
@@ -65,6 +76,9 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "charger_returns": ChargerReturns,
     "hidden_limit": HiddenLimit,
     "memory_contention": MemoryContention,
+    "gpu_contention": GpuContention,
+    "screen": Screen,
+    "time_jump": TimeJump,
     "sleep": Sleep,
     "throttle": ThrottleNow,
     "sensor": Sensor,
@@ -79,6 +93,7 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "gpu_lost": GpuLost,
     "gpu_wrong": GpuWrong,
     "false_times": FalseTimes,
+    "false_loss": FalseLoss,
     "truncated": Truncated,
     "endless": Endless,
     "hostile": Hostile,

@@ -56,6 +56,7 @@ class ArmedFault:
     trigger_count: int = 0
     start_count: int = 0
     active_fault: FaultType | None = None
+    until: Trigger | None = None
     timers: list[ScheduledAction | asyncio.TimerHandle] = field(default_factory=list)
 
     @property
@@ -82,7 +83,7 @@ class PhoneInjector:
 
     def add(self, number: int, plan: MischiefPlan, rng: random.Random) -> None:
         """Arm a fault; without a trigger, start it."""
-        armed_fault = ArmedFault(number, plan, plan.trigger, rng)
+        armed_fault = ArmedFault(number, plan, plan.trigger, rng, until=plan.until)
         self._armed_faults[number] = armed_fault
         if armed_fault.trigger is None:
             self._schedule_start(armed_fault)
@@ -138,7 +139,9 @@ class PhoneInjector:
         if event in _MISCHIEF_EVENTS:
             return
         for armed_fault in list(self._armed_faults.values()):
-            if armed_fault.state is FaultState.ACTIVE and armed_fault.active_fault is not None:
+            if armed_fault.until is not None and armed_fault.until.matches(event, facts):
+                self._end(armed_fault)
+            elif armed_fault.state is FaultState.ACTIVE and armed_fault.active_fault is not None:
                 armed_fault.active_fault.observe(self._target, event, facts)
             elif armed_fault.state is FaultState.ARMED and armed_fault.trigger is not None:
                 self._check_trigger(armed_fault, armed_fault.trigger, event, facts)
@@ -245,6 +248,18 @@ class PhoneInjector:
         armed_fault.state = FaultState.ARMED if is_rearmed else FaultState.DONE
         fault.stop(self._target)
         self._journal(JournalEvent.MISCHIEF_STOP, armed_fault, reason=reason)
+        plan = armed_fault.plan
+        if plan.every_s and plan.for_s is not None and reason is StopReason.EXPIRED:
+            armed_fault.state = FaultState.WAITING
+            self._start_after(armed_fault, plan.every_s - plan.for_s)
+
+    def _end(self, armed_fault: ArmedFault) -> None:
+        """Stop a fault, or one that waits to start again, because of the event in `until`."""
+        if armed_fault.start_count == 0:
+            return
+        armed_fault.cancel_timers()
+        self._stop(armed_fault, StopReason.FINISHED)
+        armed_fault.state = FaultState.DONE
 
     def _journal(self, event: JournalEvent, armed_fault: ArmedFault, **facts: object) -> None:
         self._target.phone.journal.write(

@@ -28,7 +28,10 @@ _SHORT_EVENTS = {
     "property": JournalEvent.PROPERTY_WRITE,
 }
 _EVENTS = {**{event.value: event for event in JournalEvent}, **_SHORT_EVENTS}
-_NUMBER_KEYS = ("after", "after_host", "jitter", "for", "for_host", "some", "chance", "times")
+_NUMBER_KEYS = (
+    *("after", "after_host", "jitter", "for", "for_host", "every"),
+    *("some", "chance", "times"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,18 @@ class MischiefPlan:
     jitter_s: float = 0.0  # extra delay of at most this many model seconds, drawn with the seed
     for_s: float | None = None  # duration in model seconds
     for_host_s: float | None = None  # duration in host seconds
+    every_s: float = 0.0  # a fault with a duration starts again after so many model seconds
+    until_text: str = ""  # the event that stops the fault
     times: int = 1  # how often the trigger may start the fault; 0: without limit
     chance: float = 1.0  # that a trigger starts the fault, drawn with the seed
 
     @property
     def trigger(self) -> Trigger | None:
         return parse_trigger(self.trigger_text) if self.trigger_text else None
+
+    @property
+    def until(self) -> Trigger | None:
+        return parse_trigger(self.until_text) if self.until_text else None
 
     def matches_phone(self, serial: str) -> bool:
         return any(fnmatchcase(serial, pattern) for pattern in self.phones)
@@ -96,6 +105,7 @@ def parse_plan(entry: Mapping[str, object]) -> MischiefPlan:
     kind = str(options.pop("kind", "")).replace("-", "_")
     phones = options.pop("phones", options.pop("phone", "*"))
     trigger_text = str(options.pop("at", "") or "")
+    until_text = str(options.pop("until", "") or "")
     numbers = {name: _parse_number(name, options.pop(name, None)) for name in _NUMBER_KEYS}
     times = numbers["times"]
     plan = MischiefPlan(
@@ -109,12 +119,18 @@ def parse_plan(entry: Mapping[str, object]) -> MischiefPlan:
         jitter_s=numbers["jitter"] or 0.0,
         for_s=numbers["for"],
         for_host_s=numbers["for_host"],
+        every_s=numbers["every"] or 0.0,
+        until_text=until_text,
         times=1 if times is None else int(times),
         chance=1.0 if numbers["chance"] is None else numbers["chance"],
     )
     make_fault(plan.kind, options)
     if plan.trigger is None and plan.times != 1:
         raise InvalidMischief("times needs a trigger; add at=EVENT", key="times")
+    if plan.every_s and not 0 < (plan.for_s or 0.0) < plan.every_s:
+        raise InvalidMischief("every needs a shorter duration; add for=SECONDS", key="every")
+    if plan.until is not None and (plan.until.run_share is not None or plan.until.nth > 1):
+        raise InvalidMischief(f"until='{until_text}' is not EVENT[:GLOB]", key="until")
     return plan
 
 

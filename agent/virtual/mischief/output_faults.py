@@ -16,6 +16,7 @@ from agent.virtual.mischief.fault_type import (
 )
 from agent.virtual.shell.byte_streams import ByteSink
 from agent.virtual.shell.command_call import CommandCall, CommandFunction
+from agent.virtual.virtual_phone import RunnerClaims
 
 _CHUNK = 64 * 1024
 
@@ -42,15 +43,34 @@ HOSTILE_NAMES = (
 
 @dataclass(eq=False)
 class FalseTimes(FaultType):
-    """The runner claims that its steps took only a `share` of their time."""
+    """The runner claims a `share` of the time of its steps, or `step_factor` times as many steps.
+
+    With `drop_every` it leaves out one of so many windows.
+    """
 
     share: float = 0.5
+    step_factor: float = 1.0
+    drop_every: int = 0
 
     def start(self, target: InjectionTarget) -> None:
-        target.phone.claimed_time_share = self.share
+        target.phone.claims = RunnerClaims(self.share, self.step_factor, self.drop_every)
 
     def stop(self, target: InjectionTarget) -> None:
-        target.phone.claimed_time_share = 1.0
+        target.phone.claims = RunnerClaims()
+
+
+@dataclass(eq=False)
+class FalseLoss(FaultType):
+    """The runner claims that the loss was `first` at the start and `last` at the end."""
+
+    first: float = 1.0
+    last: float = 2.0
+
+    def start(self, target: InjectionTarget) -> None:
+        target.phone.claims = RunnerClaims(loss=(self.first, self.last))
+
+    def stop(self, target: InjectionTarget) -> None:
+        target.phone.claims = RunnerClaims()
 
 
 class _TruncatingSink:

@@ -86,6 +86,29 @@ def _discard(text: str) -> None:
 
 
 @dataclass(eq=False)
+class ClockPretends(FaultType):
+    """The real CPU clocks are `steps` rungs above the shown ones, or below them (negative)."""
+
+    steps: int = -3
+
+    def start(self, target: InjectionTarget) -> None:
+        self._set_rungs(target, self.steps)
+
+    def stop(self, target: InjectionTarget) -> None:
+        self._set_rungs(target, 0)
+
+    @staticmethod
+    def _set_rungs(target: InjectionTarget, rungs: int) -> None:
+        soc = target.phone.soc
+
+        def apply() -> None:
+            for cluster in soc.clusters:
+                cluster.hidden_rungs = rungs
+
+        soc.change(apply)
+
+
+@dataclass(eq=False)
 class ClockReset(FaultType):
     """A daemon resets clock nodes (`leaf`) to their boot values `after_s` seconds after each write.
 

@@ -24,6 +24,7 @@ class CpuCluster:
         self.residency_s = [0.0] * len(self.ladder)
         self.transitions = 0
         self.throttle_state = 0
+        self.hidden_rungs = 0  # that the real clock is above the shown one, by the fault injector
         self.busy = 0.0
         self.reset(kernel.governor)
 
@@ -74,12 +75,16 @@ class CpuCluster:
     @property
     def counted_khz(self) -> float:
         """Return the clock that a counter of cycles sees."""
-        return self.running_khz / self.profile.work_shares[self.rung]
+        return self.ladder[self._real_rung]
 
     @property
     def running_khz(self) -> float:
         """Return the clock that does the work: some steps run slower than they say."""
-        return self.clock_khz * self.profile.work_shares[self.rung]
+        return self.ladder[self._real_rung] * self.profile.work_shares[self._real_rung]
+
+    @property
+    def _real_rung(self) -> int:
+        return min(max(self.rung + self.hidden_rungs, 0), len(self.ladder) - 1)
 
     def choose_clock(self) -> None:
         """Let the governor choose the clock for the present load."""

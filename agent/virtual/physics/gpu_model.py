@@ -79,6 +79,8 @@ class GpuModel:
         self.ladder = profile.ladder_khz
         self.throttle_state = 0
         self.busy = 0.0
+        self.speed_left = 1.0  # by a hidden limiter or by other work
+        self.others_busy = 0.0  # share of the time that other work takes
         self._speed_spread = speed_spread
         self.reset()
 
@@ -180,7 +182,7 @@ class GpuModel:
         gflops = np.where(product, self.product_gflops(kernel), self.product_gflops("tuned"))
         arithmetic_s = table.flops / (gflops * 1e9 * table.rate_share)
         memory_s = moved / (self.profile.bandwidth_gbs * 1e9)
-        op_s = np.maximum(arithmetic_s, memory_s) + per_op * _KERNEL_START_S
+        op_s = np.maximum(arithmetic_s, memory_s) / self.speed_left + per_op * _KERNEL_START_S
         return _Launches(per_op, op_s, float(moved.sum()) / 1e9)
 
     def _time_copied(

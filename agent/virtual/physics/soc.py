@@ -59,6 +59,7 @@ class Soc:
         self.is_service_running: Callable[[str], bool] = lambda _: True
         self._speed_spread = speed_spread
         self.hidden_speed_share = 1.0  # speed that a limiter without a sysfs node leaves
+        self.panel_w = 0.0  # of a screen that is not as dark as possible
         self._updated_at = model_clock.now
         self._polls: dict[int, ScheduledAction] = {}
         self._cluster_w: dict[str, float] = {}
@@ -107,7 +108,7 @@ class Soc:
 
     def system_w(self) -> float:
         """Return the power of the whole phone."""
-        return self.profile.heat.idle_w + self._soc_w
+        return self.profile.heat.idle_w + self.panel_w + self._soc_w
 
     def rails_w(self) -> dict[str, float]:
         """Return the power of the clusters by role, of gpu and memory, and of the whole board."""
@@ -233,7 +234,8 @@ class Soc:
 
     def _update_gpu_load(self) -> None:
         if self.gpu is not None:
-            self.gpu.busy = max((load.gpu_busy for load in self.loads), default=0.0)
+            own_busy = max((load.gpu_busy for load in self.loads), default=0.0)
+            self.gpu.busy = min(own_busy + self.gpu.others_busy, 1.0)
 
     def _advance(self, seconds: float) -> None:
         if self.profile.rails == "odpm":
@@ -312,7 +314,7 @@ class Soc:
         self.battery.split_power(self.system_w())
         self.heat_watts = (
             self._soc_w + heat.idle_w * heat.idle_die_share,
-            heat.idle_w * (1 - heat.idle_die_share),
+            heat.idle_w * (1 - heat.idle_die_share) + self.panel_w,
             self.battery.loss_w,
         )
         self._power_updated_at = self.model_clock.now

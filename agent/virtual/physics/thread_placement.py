@@ -28,6 +28,7 @@ class CoreLoad:
     helpers_busy: float = 1.0  # share of the time in which helper threads do not wait for the first
     gpu_busy: float = 0.0  # above 0 if the GPU does the arithmetic
     busy_share: float = 1.0  # share of the time in which its threads are not idle
+    demand: float = 1.0  # share of a core that each thread asks for
     shares: dict[int, float] = field(default_factory=dict)
     cpu_s: float = 0.0  # CPU time of all threads so far
     cycles: float = 0.0  # of the processor in that time
@@ -67,5 +68,9 @@ def place_threads(loads: Iterable[CoreLoad], speeds: dict[int, float]) -> None:
             if thread == 0:
                 load.first_cpu = best
     for cpu, threads in threads_on.items():
-        for load in threads:
-            load.shares[cpu] = load.shares.get(cpu, 0.0) + 1.0 / len(threads)
+        left = 1.0
+        # A fair scheduler: who asks for less than an equal part gets it, the others share the rest.
+        for index, load in enumerate(sorted(threads, key=lambda load: load.demand)):
+            share = min(load.demand, left / (len(threads) - index))
+            load.shares[cpu] = load.shares.get(cpu, 0.0) + share
+            left -= share

@@ -93,8 +93,15 @@ def trace_records(step: int, started_ns: int, op_ns: Array) -> Iterator[RunnerRe
         started_ns += ends[-1]
 
 
-def done_record(steps: int, measured_ns: int, now_ns: int, peak_rss_kb: int) -> RunnerRecord:
-    """Return the last record of a run that succeeded."""
+def done_record(
+    steps: int,
+    measured_ns: int,
+    now_ns: int,
+    peak_rss_kb: int,
+    loss: tuple[float, float] | None = None,
+) -> RunnerRecord:
+    """Return the last record of a run that succeeded; only a runner that lies has a loss."""
+    loss_first, loss_last = loss or (None, None)
     return {
         "line": "done",
         "steps": steps,
@@ -102,8 +109,8 @@ def done_record(steps: int, measured_ns: int, now_ns: int, peak_rss_kb: int) -> 
         "t_ns": now_ns,
         "peak_rss_kb": peak_rss_kb,
         # A virtual phone computes nothing, so it has no loss and no counts.
-        "loss_first": None,
-        "loss_last": None,
+        "loss_first": loss_first,
+        "loss_last": loss_last,
         "parameters_changed": True,
         "parameters": None,
         "macs": None,
@@ -111,6 +118,7 @@ def done_record(steps: int, measured_ns: int, now_ns: int, peak_rss_kb: int) -> 
         "moved": None,
         "fallbacks": 0,
         "answer_error": None,
+        "first_step_ns": None,
     }
 
 

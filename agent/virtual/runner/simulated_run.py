@@ -69,6 +69,7 @@ class SimulatedRun:
         self._stop_requested = False
         self._is_paused = False
         self._windows = WindowWriter(output, settings)
+        self._window_count = 0
         self._measuring_since = 0.0
         self._step_s = 1.0  # at the present speed, without the noise of the window
         self._step_s_range = (1.0, 1.0)  # within this window
@@ -354,12 +355,15 @@ class SimulatedRun:
     # -- output
 
     def _write_window(self) -> None:
-        steps = self._window_steps
+        claims = self.phone.claims
+        steps = max(round(claims.step_factor * self._window_steps), 1)
         length_ns = self.phone.uptime_ns() - self._window_opened_ns
-        length_ns = max(round(self.phone.claimed_time_share * length_ns), steps)
+        length_ns = max(round(claims.time_share * length_ns), steps)
         extremes = self._step_extremes(steps, length_ns / steps)
         window = ClosedWindow(steps, self._window_opened_ns, length_ns, *extremes)
-        self._windows.write(window, self._current_shares(), self._step_s)
+        self._window_count += 1
+        if not claims.drop_every or self._window_count % claims.drop_every:
+            self._windows.write(window, self._current_shares(), self._step_s)
 
     def _step_extremes(self, steps: int, mean_ns: float) -> tuple[int, int]:
         """Return the expected fastest and slowest of some steps with normal noise."""
@@ -389,6 +393,8 @@ class SimulatedRun:
             text = f"the loss is not finite after {self._windows.steps} steps"
             raise RunnerFailure(RunnerExit.WRONG_ANSWER, text)
         now_ns, peak_rss_kb = self.phone.uptime_ns(), self.process.rss_kb
-        self._output.write(done_record(self._windows.steps, self._windows.ns, now_ns, peak_rss_kb))
+        loss = self.phone.claims.loss
+        record = done_record(self._windows.steps, self._windows.ns, now_ns, peak_rss_kb, loss)
+        self._output.write(record)
         self.release("done")
         self.outcome.set_result(int(RunnerExit.DONE))
