@@ -285,6 +285,17 @@ def render_facts_file() -> str:
     return table(("in", "key", "required", "meaning"), rows)
 
 
+def render_service_metrics() -> str:
+    """Every name of /metrics, and which services have it."""
+    from workloads.service_metrics import SERVICE_METRICS
+
+    rows = [
+        (code(item.name), item.type, code(item.label), ", ".join(item.services), item.text)
+        for item in SERVICE_METRICS.values()
+    ]
+    return table(("name", "type", "label", "services", "meaning"), rows)
+
+
 def render_runner_contract() -> str:
     """The opening comment of runner.h, which is the contract."""
     source = (ROOT / "kernels/runner/runner.h").read_text()
@@ -306,6 +317,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reasons": render_reasons,
     "runner-contract": render_runner_contract,
     "selector-facts": render_selector_facts,
+    "service-metrics": render_service_metrics,
     "studies": render_studies,
     "workloads": render_workloads,
 }

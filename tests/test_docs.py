@@ -153,16 +153,3 @@ def test_a_page_names_every_value(page: str, values: Iterable[str]) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=name)
 def test_every_example_file_is_valid(file: Path) -> None:
     assert read_sweep(file.read_text()).runs_per_phone > 0
-
-
-def test_the_commands_of_the_deployment_exist() -> None:
-    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
-    up = farm.get_command(click.Context(farm), "up")
-    assert up is not None
-    assert compose["services"]["central"]["command"][0] == "up"
-    up.parse_args(click.Context(up), compose["services"]["central"]["command"][1:])
-    unit = (ROOT / "deploy/farm-agent.service").read_text()
-    (words,) = re.findall(r"^ExecStart=/opt/farmhand/farm agent run (.*)$", unit, re.MULTILINE)
-    agent = farm.get_command(click.Context(farm), "agent")
-    assert isinstance(agent, click.Group)
-    agent.commands["run"].parse_args(click.Context(agent.commands["run"]), words.split())

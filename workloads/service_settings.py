@@ -9,7 +9,7 @@ from workloads.protocol.base import WireModel
 
 
 class NoticeKind(StrEnum):
-    """What people are told of."""
+    """What is reported to people."""
 
     SWEEP_ENDED = "sweep_ended"
     SWEEP_BLOCKED = "sweep_blocked"

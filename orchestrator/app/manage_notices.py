@@ -1,4 +1,4 @@
-"""Notices: what the lab has told people, and whether it reached them."""
+"""Notices: what the lab has reported to people, and whether it reached them."""
 
 from collections.abc import Collection
 

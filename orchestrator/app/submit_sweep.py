@@ -44,7 +44,7 @@ def submit_sweep(
 ) -> Submission:
     """Validate a sweep file, queue its runs and wake the scheduler.
 
-    `notify` names targets of [notices] that are told of this sweep's end and troubles.
+    `notify` names targets of [notices] that get this sweep's notices.
     """
     check_targets(lab.lab.settings.notices, notify)
     sweep = read_sweep(text, fetch)

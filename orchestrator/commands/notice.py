@@ -1,4 +1,4 @@
-"""`farm notice`: what the lab has told people, and whether it reached them."""
+"""`farm notice`: what the lab has reported to people, and whether it reached them."""
 
 import sys
 import time
@@ -32,7 +32,13 @@ def notice() -> None:
 
 
 @notice.command("list")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="Print at most so many.",
+)
 @lab_option
 @json_option
 def list_all(limit: int, lab_folder: Path, as_json: bool) -> None:
@@ -61,7 +67,7 @@ def list_all(limit: int, lab_folder: Path, as_json: bool) -> None:
 @click.argument("target")
 @lab_option
 def test(target: str, lab_folder: Path) -> None:
-    """Send a test to a TARGET of lab.toml, and wait until it is delivered.
+    """Send a test notice to a TARGET and wait for its delivery.
 
     Example: farm notice test office
     """

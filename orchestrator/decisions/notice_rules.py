@@ -1,6 +1,6 @@
-"""Decides what people are told of: the conditions of a lab that hold now. Pure.
+"""Decides what is reported to people: the conditions of a lab that hold now. Pure.
 
-A condition is told when it begins, not again while it holds, and not more often than every ten
+A condition is reported when it begins, not again while it holds, and not more often than every ten
 minutes if it comes and goes.
 """
 
@@ -110,7 +110,7 @@ def new_conditions(
     raised_at_s: Mapping[NoticeKey, float],
     now: float,
 ) -> dict[NoticeKey, str]:
-    """Return the conditions that people are told of now."""
+    """Return the conditions that are reported now."""
     return {
         key: text
         for key, text in found.items()

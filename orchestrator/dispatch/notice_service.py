@@ -1,4 +1,4 @@
-"""Finds what people should be told of, and delivers it; a thread of the scheduler's process."""
+"""Finds what people should know, and delivers it; a thread of the scheduler's process."""
 
 import logging
 import shutil
@@ -55,7 +55,7 @@ class NoticeService:
                 self.deliver_due()
             except (BrokerDown, StoreDown):
                 continue  # the scheduler says so
-            except Exception:  # a notice must not end the service that tells of troubles
+            except Exception:  # a broken notice must not stop the others
                 log.exception("notices failed")
 
     def look(self, moment: float) -> None:

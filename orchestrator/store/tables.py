@@ -282,7 +282,7 @@ class TokenRow(SQLModel, table=True):
 
 
 class NoticeRow(SQLModel, table=True):
-    """Something that people are told of; a condition that still holds has no end."""
+    """Something that is reported to people; a condition that still holds has no end."""
 
     __tablename__ = "notice"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Notices: what is told, once; and deliveries that are signed, spooled and retried."""
+"""Notices: what is reported, once; and deliveries that are signed, spooled and retried."""
 
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ GOOD = PhoneView("host-a", "good", "")
 
 
 class Receiver:
-    """A web server that keeps what it gets, and fails as often as it is told to."""
+    """A web server that keeps what it gets, and fails as often as a test wants."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -118,7 +118,7 @@ def test_every_condition_is_found_and_a_host_stands_for_its_phones() -> None:
     }
 
 
-def test_a_condition_that_comes_and_goes_is_not_told_every_time() -> None:
+def test_a_condition_that_comes_and_goes_is_not_reported_every_time() -> None:
     key = (NoticeKind.PHONE_AWAY, "lost")
     found = {key: "it is away"}
     assert new_conditions(found, (), {}, 1000) == found
@@ -222,8 +222,8 @@ def test_targets_get_what_they_ask_for(store: Database, tmp_path: Path) -> None:
     add(store, NoticeKind.TEST, "mine")
     service(store, tmp_path, **targets).deliver_due()
     found = notices.latest_notices(store, 10)
-    told = {item.subject: {each.target for each in item.deliveries} for item in found}
-    assert told == {"sw-1": {"mine", "all"}, "sw-2": {"all"}, "mine": {"mine"}}
+    reported = {item.subject: {each.target for each in item.deliveries} for item in found}
+    assert reported == {"sw-1": {"mine", "all"}, "sw-2": {"all"}, "mine": {"mine"}}
     assert mark_finished(store) == []
     assert len(notices.latest_notices(store, 10)) == 3
 
