@@ -1,38 +1,36 @@
-"""Client selection: choosing among ten thousand phones, and simulating policies with thirty seeds.
+"""Client selection: choosing among ten thousand phones, exports and a clock of 100,000 clients.
 
-    .venv/bin/python -m benchmarks.selection [--phones 10000] [--seeds 30]
+    .venv/bin/python -m benchmarks.selection [--phones 10000] [--clients 100000]
 
-The phones are synthetic: speed, slowdown, energy and uncertainty are drawn once. Only the cost of
-choosing and simulating is measured. The seeds differ from those with which the weights of our
-policy were found. Choosing includes everything: columns from rows, the policy, the reasons, round
-time and energy with their intervals, and the phone to measure next.
+The phones are synthetic: speed, slowdown, energy and uncertainty are drawn once. Only the cost is
+measured; `farm select contest` compares the results of the policies. Choosing includes everything:
+columns from rows, the policy, the reasons, round time and energy with their intervals, and the
+phone to measure next. An export includes reading it back.
 """
 
 import argparse
 import os
 import random
+import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.export.federated import CONSUMERS, write_consumer_files
 from orchestrator.selection.basic_policies import POLICIES
 from orchestrator.selection.client_table import build_client_table
 from orchestrator.selection.client_types import ClientTable
-from orchestrator.selection.policy_comparison import (
-    POLICY_METRICS,
-    compare_policies,
-    summarize_policies,
-)
+from orchestrator.selection.population import LINKS, PopulationPlan
 from orchestrator.selection.recommend import LocalWork, recommend_clients
-from orchestrator.selection.round_fleet import build_round_fleet
 from orchestrator.selection.round_state import RoundRequest
-from orchestrator.selection.simulate import SimulationPlan, simulate
+from orchestrator.selection.simulate import SimulationPlan, simulate_policies
 from tests.selection.fleets import phone_runs
 
-FIRST_SEED = 1000
-SIX = ("random", "fastest", "fedcs", "tifl", "oort", "frugal")
+ROUNDS = 100
 Result = TypeVar("Result")
 
 
@@ -85,32 +83,45 @@ def bench_choosing(count: int) -> ClientTable:
     return table
 
 
-def bench_simulation(table: ClientTable, seeds: int, clients: int) -> None:
-    """Print the cost of simulating the policies, and their results."""
-    fleet = build_round_fleet(table.clients)
-    plan = SimulationPlan(RoundRequest(10, rounds=120), clients)
-    numbers = range(FIRST_SEED, FIRST_SEED + seeds)
-    outcomes, seconds = timed(lambda: simulate(fleet, SIX, numbers, plan))
-    print(f"{seeds} seeds x {len(SIX)} policies x {clients} phones: {seconds}")
-    for policy in SIX:
-        deltas = [
-            compare_policies(outcomes, policy, "random", metric) for metric in POLICY_METRICS[:4]
-        ]
-        print(f"  {policy:18} {'  '.join(map(str, deltas))}")
-    for line in summarize_policies(outcomes, SIX, seeds):
-        print(f"  {line}")
+def bench_exports(table: ClientTable, clients: int) -> None:
+    """Print the cost of every export of a population."""
+    plan = PopulationPlan(clients, 1, links=LINKS["flash-wifi"], rhythm=True)
+    for name, consumer in CONSUMERS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            _, seconds = timed(
+                lambda: write_consumer_files(
+                    consumer,  # noqa: B023 (called at once)
+                    table,
+                    Path(folder),
+                    plan,
+                    LocalWork(rest_s=60.0),
+                    allow_simulated=True,
+                )
+            )
+        print(f"  {clients} clients to {name:14} {seconds}")
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  largest memory, of all exports in one process: {memory_mb:.0f} MB")
+
+
+def bench_clock(table: ClientTable, clients: int) -> None:
+    """Print the cost of a simulation without training."""
+    plan = SimulationPlan(k=100, clients=clients, rounds=ROUNDS, task=None)
+    for policy in POLICIES:
+        _, seconds = timed(lambda name=policy: simulate_policies(table.clients, [name], 1, plan))  # type: ignore[misc]
+        print(f"  clock of {clients} clients x {ROUNDS} rounds, {policy:18} {seconds}")
 
 
 def main() -> None:
-    """Benchmark choosing, then the simulation."""
+    """Benchmark choosing, exports, and the clock."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--phones", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=200)
-    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--clients", type=int, default=100_000)
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f}")
     table = bench_choosing(options.phones)
-    bench_simulation(table, options.seeds, options.clients)
+    few = replace(table, clients=table.clients[:6])
+    bench_exports(few, options.clients)
+    bench_clock(few, options.clients)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,25 @@ from orchestrator.app.operation import Role, operation
 from orchestrator.app.read_status import list_connected_phones
 from orchestrator.export.federated import CONSUMERS, write_consumer_files
 from orchestrator.export.federated.consumer_files import (
-    AGREES_WITHIN,
-    ConsumerEstimate,
-    NetworkLink,
+    ExportCheck,
     WrittenExport,
     verify_export,
 )
 from orchestrator.selection.client_table import build_client_table
-from orchestrator.selection.client_types import ClientExclusion, ClientTable, ExcludedClient
+from orchestrator.selection.client_types import (
+    Client,
+    ClientExclusion,
+    ClientTable,
+    ExcludedClient,
+)
+from orchestrator.selection.contest import (
+    FIRST_SEED,
+    NEGLIGIBLE,
+    SCENARIOS,
+    ContestRow,
+    run_scenario,
+    worst_first,
+)
 from orchestrator.selection.policy_comparison import (
     OURS,
     POLICY_METRICS,
@@ -26,6 +37,12 @@ from orchestrator.selection.policy_comparison import (
     PolicyMetric,
     compare_policies,
     summarize_policies,
+)
+from orchestrator.selection.population import (
+    LINKS,
+    LinkDistribution,
+    PopulationPlan,
+    read_availability,
 )
 from orchestrator.selection.ranking_agreement import RankingAgreement, ranking_agreement
 from orchestrator.selection.recommend import (
@@ -35,12 +52,11 @@ from orchestrator.selection.recommend import (
     RoundEstimate,
     recommend_clients,
 )
-from orchestrator.selection.round_fleet import build_round_fleet
+from orchestrator.selection.round_fleet import fits_in_memory
 from orchestrator.selection.round_state import RoundRequest
 from orchestrator.selection.simulate import (
     SimulationOutcome,
     SimulationPlan,
-    rename_policy,
     simulate_policies,
 )
 from orchestrator.store import results, sweep_queries
@@ -48,14 +64,16 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState
 
 __all__ = [
-    "AGREES_WITHIN",
+    "LINKS",
     "POLICY_METRICS",
     "ClientTable",
-    "ConsumerEstimate",
+    "ContestRow",
+    "ExportCheck",
+    "LinkDistribution",
     "LocalWork",
-    "NetworkLink",
     "PolicyDelta",
     "PolicyMetric",
+    "PopulationPlan",
     "RankingAgreement",
     "Recommendation",
     "RoundEstimate",
@@ -70,11 +88,10 @@ __all__ = [
     "compare_policies",
     "export_clients",
     "read_clients",
+    "run_contest",
     "simulate_selection",
     "verify_export",
 ]
-
-NOISE_TRIED = 0.2  # our policy is also simulated with figures that are wrong by this much
 
 
 @dataclass(frozen=True)
@@ -139,36 +156,82 @@ def simulate_selection(
     policies: Sequence[str],
     seeds: Iterable[int],
 ) -> SimulationResult:
-    """Simulate the policies with every seed; our policy is simulated with noisy figures as well."""
-    fleet = build_round_fleet(clients.clients)
+    """Simulate the policies with every seed."""
+    phones = _able_phones(clients)
     names = list(dict.fromkeys(["random", *policies]))
     outcomes: list[SimulationOutcome] = []
     count = 0
     for seed in seeds:
         count += 1
-        outcomes += simulate_policies(fleet, names, seed, plan)
-        if OURS in names and plan.estimate_error < NOISE_TRIED:
-            noisy = simulate_policies(
-                fleet, [OURS], seed, replace(plan, estimate_error=NOISE_TRIED)
-            )
-            outcomes += rename_policy(noisy, f"{OURS}, {NOISE_TRIED:.0%} wrong")
+        outcomes += simulate_policies(phones, names, seed, plan)
     rankings = ranking_agreement(clients.clients)
-    notes = _simulation_notes(outcomes, names, count, rankings)
+    notes = _simulation_notes(outcomes, names, count, rankings) if plan.task else []
     source = "simulated phones" if clients.simulated else "measured phones"
-    notes.append(f"The training is real, its clock is not: times are those of {source}.")
+    training = "The training is real, its clock is not" if plan.task else "Nothing was trained"
+    notes.append(f"{training}: times are those of {source}.")
     return SimulationResult(tuple(outcomes), rankings, tuple(notes))
+
+
+def run_contest(
+    clients: ClientTable, scenarios: Iterable[str], seeds: int, ablation: bool
+) -> tuple[list[ContestRow], list[str]]:
+    """Run scenarios with held-out seeds; return them with our worst one first, and notes."""
+    phones = _able_phones(clients)
+    by_name = {scenario.name: scenario for scenario in SCENARIOS}
+    numbers = range(FIRST_SEED, FIRST_SEED + seeds)
+    rows = worst_first(run_scenario(phones, by_name[name], numbers, ablation) for name in scenarios)
+    return rows, _contest_notes(rows, clients.simulated)
+
+
+def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
+    """Say our worst, median and best scenario, where we lose, and which terms have no use."""
+    by_time = sorted(rows, key=lambda row: row.ours.time.value)
+    labels = ("worst", "median", "best")
+    shown = (by_time[-1], by_time[len(by_time) // 2], by_time[0])
+    notes = [
+        f"{OURS}, {label} scenario: {row.scenario.name} ({row.scenario.title}), "
+        f"{row.ours.time} of random's time."
+        for label, row in zip(labels, shown, strict=True)
+    ]
+    for row in rows:
+        if row.ours.reached < row.random_reached:
+            notes.append(
+                f"In {row.scenario.name}, {OURS} reaches the accuracy with {row.ours.reached} of "
+                f"{row.ours.seeds} seeds, random with {row.random_reached}."
+            )
+    for term in rows[0].terms:
+        if all(abs(row.terms[term].value - 1) < NEGLIGIBLE for row in rows):
+            notes.append(f"The term {term} is worth less than {NEGLIGIBLE:.0%} in every scenario.")
+    if simulated:
+        notes.append("All phones are simulated; the training is real, its clock is not.")
+    return notes
+
+
+def _able_phones(clients: ClientTable) -> tuple[Client, ...]:
+    able = tuple(client for client in clients.clients if fits_in_memory(client))
+    if not able:
+        raise InvalidRequest("no phone has enough memory for this workload; choose another one")
+    return able
 
 
 def export_clients(
     clients: ClientTable,
     consumer: str,
     folder: Path,
-    link: NetworkLink | None,
+    plan: PopulationPlan,
+    work: LocalWork,
+    trace: Path | None,
     allow_simulated: bool,
-) -> tuple[str, WrittenExport]:
-    """Write the clients for a consumer; return the consumer's title and what was written."""
+) -> WrittenExport:
+    """Write the clients, or a population drawn from them, for a consumer."""
+    if trace is not None:
+        try:
+            with trace.open(newline="", encoding="utf-8") as lines:
+                plan = replace(plan, trace=read_availability(lines))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"{trace} cannot be read as a trace; pass a CSV file") from error
     target = CONSUMERS[consumer]
-    return target.title, write_consumer_files(target, clients, folder, link, allow_simulated)
+    return write_consumer_files(target, clients, folder, plan, work, allow_simulated)
 
 
 def _why_without_result(

@@ -10,12 +10,13 @@ from orchestrator.commands.select_export import export_fleet, verify
 from orchestrator.commands.select_options import (
     POLICY_NAMES,
     deadline_option,
+    duty_options,
     link_option,
     print_notes,
     read_clients,
     workload_options,
 )
-from orchestrator.commands.select_simulate import simulate
+from orchestrator.commands.select_simulate import contest, simulate
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable, Recommendation, RoundEstimate
@@ -41,6 +42,7 @@ def select() -> None:
 
 
 select.add_command(simulate)
+select.add_command(contest)
 select.add_command(export_fleet)
 select.add_command(verify)
 
@@ -62,11 +64,7 @@ select.add_command(verify)
     show_default=True,
     help="Number of phones.",
 )
-@click.option(
-    "--samples",
-    type=click.FloatRange(1),
-    help="Samples per phone and round. Default: 30 s of work for the median phone.",
-)
+@duty_options
 @deadline_option
 @link_option
 @click.option(
@@ -93,6 +91,8 @@ def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     policy: str,
     count: int,
     samples: float | None,
+    round_seconds: float,
+    rest_seconds: float | None,
     deadline: float | None,
     link_s: float,
     heated_s: float,
@@ -105,7 +105,7 @@ def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     \b
     Examples:
       farm select demo -k 3
-      farm select demo -k 3 --policy fastest-sustained --heated-for 600
+      farm select demo -k 3 --round-seconds 300 --rest-seconds 60
     """
     from orchestrator.app import select_clients as clients
 
@@ -114,8 +114,8 @@ def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     advice = clients.choose_clients(
         table,
         policy,
-        clients.RoundRequest(count, deadline, link_s),
-        clients.LocalWork(samples, heated_s, states),
+        clients.RoundRequest(count, deadline),
+        clients.LocalWork(samples, round_seconds, rest_seconds, heated_s, link_s, states),
         seed,
     )
     if as_json:

@@ -1,6 +1,5 @@
 """`farm select export|verify`: writes the fleet for a federated-learning simulator."""
 
-from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,13 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import json_option, print_json, print_table
-from orchestrator.commands.select_options import print_notes, read_clients, workload_options
+from orchestrator.commands.select_options import (
+    duty_options,
+    print_notes,
+    read_clients,
+    workload_options,
+)
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
-    from orchestrator.app.select_clients import ConsumerEstimate, NetworkLink
+    from orchestrator.app.select_clients import ExportCheck, LinkDistribution
 
-CONSUMER_NAMES = ("fedscale", "oort", "flash", "flower", "table")
+CONSUMER_NAMES = ("fedscale", "federatedscope", "oort", "flash", "flower", "appfl", "csv")
+LINK_NAMES = ("flash-wifi",)
 
 
 @click.command(name="export")
@@ -27,7 +32,34 @@ CONSUMER_NAMES = ("fedscale", "oort", "flash", "flower", "table")
     help="Simulator that will read the files.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder to write into.")
+@duty_options
+@click.option(
+    "--clients",
+    type=click.IntRange(1, 1_000_000),
+    help="Size of the population that is drawn. Default: the measured phones themselves.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--model-share",
+    metavar="MODEL=SHARE,...",
+    help="Shares of the phone models in the population. Default: equal per phone.",
+)
+@click.option(
+    "--unit-spread",
+    type=click.FloatRange(0, 1),
+    help="Relative deviation of the speed between units of a model. Default: that of measured "
+    "phones of the same model.",
+)
 @click.option("--link-kbps", metavar="DOWN[/UP]", help="Network speed in kbit/s; not measured.")
+@click.option(
+    "--links", type=click.Choice(LINK_NAMES), help="Draw network speeds from this distribution."
+)
+@click.option(
+    "--availability",
+    metavar="day|FILE",
+    help="Windows in which clients are available: drawn with a rhythm of a day, or from a table "
+    "with the columns client, start_s, end_s, charging. Default: always.",
+)
 @click.option(
     "--allow-simulated",
     is_flag=True,
@@ -41,39 +73,90 @@ def export_fleet(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     allow_mixed: bool,
     consumer: str,
     output: Path | None,
+    samples: float | None,
+    round_seconds: float,
+    rest_seconds: float | None,
+    clients: int | None,
+    seed: int,
+    model_share: str | None,
+    unit_spread: float | None,
     link_kbps: str | None,
+    links: str | None,
+    availability: str | None,
     allow_simulated: bool,
 ) -> None:
     """Write the fleet for a simulator, and check it.
 
-    The files are read back as the simulator reads them.
+    The files are read back as the simulator reads them. Their times hold for the stated rounds:
+    --samples or --round-seconds, --rest-seconds and --batch.
 
-    Example: farm select export demo --to fedscale --allow-simulated --link-kbps 20000
+    \b
+    Examples:
+      farm select export demo --to fedscale --allow-simulated --link-kbps 20000
+      farm select export demo --to flower --clients 1000 --links flash-wifi --availability day
     """
-    from orchestrator.app.select_clients import export_clients
+    from orchestrator.app.select_clients import LocalWork, PopulationPlan, export_clients
 
     table = read_clients(name, lab_folder, workload, batch, allow_mixed)
+    plan = PopulationPlan(
+        clients,
+        seed,
+        _parse_shares(model_share) if model_share else None,
+        _parse_links(link_kbps, links),
+        rhythm=availability == "day",
+        unit_spread=unit_spread,
+    )
+    work = LocalWork(samples, round_seconds, rest_seconds)
+    trace = Path(availability) if availability not in {None, "day"} else None
     folder = output or Path(f"{name}-{consumer}")
-    link = _parse_link(link_kbps) if link_kbps else None
-    title, written = export_clients(table, consumer, folder, link, allow_simulated)
+    written = export_clients(table, consumer, folder, plan, work, trace, allow_simulated)
     for path in written.files:
         click.echo(str(path))
     print_notes([f"Left out: {item.phone}: {item.text}." for item in table.left_out])
     print_notes([f"Left out: {phone}: not enough memory." for phone in written.left_out])
-    _check_estimates(written.estimates, title)
+    rest = "until cool" if written.rest_s is None else f"for {written.rest_s:g} s"
+    print_notes(
+        [
+            f"The times hold for rounds of {written.samples:.0f} samples with batch size "
+            f"{written.batch}, after which a phone rests {rest}; other rounds differ."
+        ]
+    )
+    if written.spread_unknown:
+        print_notes(["No model was measured on two phones: units of a model do not differ."])
+    _report_check(written.check)
 
 
-def _parse_link(text: str) -> "NetworkLink":
-    from orchestrator.app.select_clients import NetworkLink
+def _parse_shares(text: str) -> dict[str, float]:
+    shares = {}
+    for part in text.split(","):
+        model, _, share = part.rpartition("=")
+        try:
+            shares[model.strip()] = float(share)
+        except ValueError:
+            shares = {}
+            break
+    if not shares or "" in shares or not all(map(isfinite, shares.values())):
+        raise InvalidRequest(f"--model-share: '{text}' is not a list; write MODEL=0.7,MODEL=0.3")
+    return shares
 
+
+def _parse_links(link_kbps: str | None, name: str | None) -> "LinkDistribution | None":
+    from orchestrator.app.select_clients import LINKS, LinkDistribution
+
+    if link_kbps and name:
+        raise InvalidRequest("--link-kbps and --links exclude each other; pass one of them")
+    if name:
+        return LINKS[name]
+    if not link_kbps:
+        return None
     try:
-        down, _, up = text.partition("/")
-        link = NetworkLink(float(down), float(up or down))
-        if all(isfinite(speed) and speed > 0 for speed in vars(link).values()):
+        down, _, up = link_kbps.partition("/")
+        link = LinkDistribution(float(down), float(up or down))
+        if all(isfinite(speed) and speed > 0 for speed in link[:2]):
             return link
     except ValueError:
         pass
-    raise InvalidRequest(f"--link-kbps: '{text}' is not a speed; write 20000 or 20000/5000")
+    raise InvalidRequest(f"--link-kbps: '{link_kbps}' is not a speed; write 20000 or 20000/5000")
 
 
 @click.command()
@@ -82,34 +165,47 @@ def _parse_link(text: str) -> "NetworkLink":
 def verify(folder: Path, as_json: bool) -> None:
     """Check an exported FOLDER as its consumer reads it.
 
-    Prints the times that the consumer computes beside the measured ones.
+    Prints the time of a round that the consumer computes beside that of 'farm select', for the
+    client of each measured phone with the largest difference.
 
     Example: farm select verify demo-fedscale
     """
     from orchestrator.app.select_clients import verify_export
 
-    title, estimates = verify_export(folder)
+    check = verify_export(folder)
+    rows = list(
+        zip(
+            *(check.phones, check.counts, check.consumer_s, check.select_s, check.errors),
+            strict=True,
+        )
+    )
     if as_json:
-        rows = [{**vars(item), "relative_error": item.relative_error} for item in estimates]
-        print_json({"consumer": title, "batch_ms": rows})
+        keys = ("phone", "clients", "consumer_s", "select_s", "relative_error")
+        document = {
+            "consumer": check.title,
+            "clients": check.clients,
+            "rounds": [dict(zip(keys, row, strict=True)) for row in rows],
+            "link_error": check.link_error,
+        }
+        print_json(document)
     else:
         print_table(
-            ["PHONE", "CONSUMER MS/BATCH", "MEASURED MS/BATCH", "ERROR"],
+            ["PHONE", "CLIENTS", "CONSUMER S/ROUND", "SELECT S/ROUND", "ERROR"],
             [
-                [e.phone, f"{e.consumer_ms:.5g}", f"{e.measured_ms:.5g}", f"{e.relative_error:.2%}"]
-                for e in estimates
+                [phone, str(count), f"{theirs:.5g}", f"{ours:.5g}", f"{error:.2%}"]
+                for phone, count, theirs, ours, error in rows
             ],
         )
-    _check_estimates(estimates, title)
+    _report_check(check)
 
 
-def _check_estimates(estimates: "Sequence[ConsumerEstimate]", title: str) -> None:
-    from orchestrator.app.select_clients import AGREES_WITHIN
-
-    worst = max(estimate.relative_error for estimate in estimates)
-    if worst > AGREES_WITHIN:
+def _report_check(check: "ExportCheck") -> None:
+    worst = max(check.errors)
+    link = "" if check.link_error is None else f", links to within {check.link_error:.2%}"
+    if not check.agrees:
         raise InvalidRequest(
-            f"{title} would compute times that differ by up to {worst:.1%} from the measurements; "
-            "do not use this export"
+            f"{check.title} would compute times that differ by up to {worst:.1%}{link} from those "
+            "of 'farm select'; do not use this export"
         )
-    click.echo(f"{title} computes the measured times to within {worst:.2%}.", err=True)
+    title, count = check.title, check.clients
+    click.echo(f"{title} computes rounds of {count} clients to within {worst:.2%}{link}.", err=True)

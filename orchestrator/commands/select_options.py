@@ -11,7 +11,10 @@ from orchestrator.commands.common import connect, lab_option
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable
 
-POLICY_NAMES = ("random", "fastest", "fastest-sustained", "fedcs", "tifl", "oort", "frugal")
+POLICY_NAMES = (
+    *("random", "fastest", "fastest-sustained", "fedcs", "tifl", "power-of-choice", "oort"),
+    "frugal",
+)
 
 _workload_options = (
     click.argument("name", metavar="SWEEP"),
@@ -32,6 +35,33 @@ link_option = click.option(
 deadline_option = click.option(
     "--deadline", type=click.FloatRange(0, min_open=True), help="Round deadline in seconds."
 )
+
+_duty_options = (
+    click.option(
+        "--samples",
+        type=click.FloatRange(1),
+        help="Samples per phone and round. Default: as many as fit into --round-seconds.",
+    ),
+    click.option(
+        "--round-seconds",
+        type=click.FloatRange(0, min_open=True),
+        default=30.0,
+        show_default=True,
+        help="Work of a round for the median phone, while it is cool.",
+    ),
+    click.option(
+        "--rest-seconds",
+        type=click.FloatRange(0),
+        help="Pause between two rounds of a phone. Default: until it is cool.",
+    ),
+)
+
+
+def duty_options(command: click.decorators.FC) -> click.decorators.FC:
+    """Add the options that say how much the phones work, and how long they rest."""
+    for option in reversed(_duty_options):
+        command = option(command)
+    return command
 
 
 def workload_options(command: click.decorators.FC) -> click.decorators.FC:

@@ -1,10 +1,13 @@
-"""Frugal, our policy: useful data, fast even when hot, little energy, and fair turns."""
+"""Frugal, our policy: the most useful updates per second of a round."""
+
+from enum import StrEnum
 
 import numpy as np
 
-from orchestrator.selection.round_fleet import Array, Picks
+from orchestrator.selection.round_choice import best_round, fair_weight, known_utility
+from orchestrator.selection.round_clock import Array, work_cost
+from orchestrator.selection.round_fleet import Picks
 from orchestrator.selection.round_state import (
-    BATTERY_FLOOR,
     RoundRequest,
     RoundState,
     Selection,
@@ -12,90 +15,77 @@ from orchestrator.selection.round_state import (
 )
 
 
-class FrugalPolicy:
-    """Scores each phone with a product of factors.
+class FrugalTerm(StrEnum):
+    """What the policy takes into account; the contest runs it without each of them."""
 
-    Time is that of the phone at its present heat, at the upper end of its interval, so that a
-    phone with an uncertain time is not favoured; once the phone has taken part, its actual duration
-    corrects the estimate. Energy is relative to the fleet's median. A battery near its floor, and a
-    phone that has been chosen more often than its share, lower the score; so does a low chance of
-    meeting the deadline.
+    UTILITY = "utility"
+    FAIRNESS = "fairness"
+    TIME = "time"
+    HEAT = "heat"
+    FEEDBACK = "feedback"
+    MARGIN = "margin"
+
+
+class FrugalPolicy:
+    """Chooses the length of a round together with its phones.
+
+    A phone is worth the utility of its last update, and more the less often it was chosen. A round
+    lasts as long as its slowest phone. So for every length the k most valuable phones that end in
+    time are added up, and the length with the highest value per second is taken. Slow phones gain
+    value until a long round is worthwhile; then many of them take part in it together.
+
+    The time is that of a phone at its estimated heat, at the upper end of its interval until the
+    phone has taken part; then its actual duration corrects the estimate.
     """
 
-    TIME, ENERGY, FAIR = 1.0, 0.25, 2.0  # exponents
+    over_selection = 1.3
+
+    def __init__(self, without: FrugalTerm | None = None) -> None:
+        self._without = without
 
     def choose(
         self, state: RoundState, request: RoundRequest, rng: np.random.Generator
     ) -> Selection:
-        """Take the k eligible phones with the highest scores."""
+        """Take the phones of the length with the highest value per second."""
         eligible = state.eligible
-        if request.deadline_s is not None:
-            ends = state.expected_s[eligible] + request.link_s
-            eligible = eligible[ends <= request.deadline_s]
+        ends = self._ends_s(state)[eligible]
+        in_time = ends <= min(request.deadline_s or np.inf, request.cutoff_s or np.inf)
+        eligible, ends = eligible[in_time], ends[in_time]
         if not len(eligible):
             return empty_selection()
-        score, parts = self._score(state, request, eligible)
         # A random factor of up to a tenth breaks ties, and varies the phones of a round.
-        noisy = score * rng.uniform(0.9, 1.0, len(eligible))
-        order = np.argsort(-noisy, kind="stable")[: request.k]
-        return Selection(eligible[order], tuple(_reason(parts, int(index)) for index in order))
-
-    def _score(
-        self, state: RoundState, request: RoundRequest, eligible: Picks
-    ) -> tuple[Array, dict[str, Array]]:
-        expected_s, uncertainty = state.expected_s[eligible], state.uncertainty[eligible]
-        upper_s = expected_s * (1 + uncertainty)
-        energy_j = (state.fleet.energy_j * state.samples)[eligible]
-        typical_s = float(np.median(upper_s))
-        typical_j = float(np.nanmedian(energy_j)) if not np.isnan(energy_j).all() else np.nan
-        relative_energy = (
-            np.nan_to_num(energy_j / typical_j, nan=1.0) if typical_j else np.ones(len(eligible))
+        value = self._value(state, eligible) * rng.uniform(0.9, 1.0, len(eligible))
+        shortest = len(ends) if self._without is FrugalTerm.TIME else None
+        order = best_round(value, ends, request.k, shortest)
+        return Selection(
+            eligible[order],
+            tuple(_reason(state, int(eligible[i]), float(ends[i])) for i in order),
         )
-        times_chosen = state.times_chosen[eligible]
-        fairness = 1 / (1 + times_chosen / max(1.0, float(times_chosen.mean())))
-        battery = np.clip((state.charge[eligible] - BATTERY_FLOOR) / 0.3, 0.05, 1.0)
-        score = (
-            _utility(state.utility[eligible])
-            * (typical_s / np.maximum(upper_s, 1e-9)) ** self.TIME
-            * (1 / np.maximum(relative_energy, 1e-9)) ** self.ENERGY
-            * fairness**self.FAIR
-            * battery
-            * _chance_in_time(expected_s + request.link_s, uncertainty, request.deadline_s)
-        )
-        return np.asarray(score), {
-            "seconds": upper_s,
-            "heat": state.heat[eligible],
-            "relative_energy": relative_energy,
-            "times_chosen": times_chosen,
-            "charge": state.charge[eligible],
-        }
+
+    def _ends_s(self, state: RoundState) -> Array:
+        """Return when the update of each phone is expected at the latest."""
+        heat = 0.0 if self._without is FrugalTerm.HEAT else state.heat
+        seconds = work_cost(state.fleet, state.samples, heat).seconds
+        if self._without is not FrugalTerm.FEEDBACK:
+            seconds = seconds * state.duration_ratio
+        if self._without is not FrugalTerm.MARGIN:
+            seconds = seconds * (1 + state.uncertainty)
+        return seconds + state.link_s
+
+    def _value(self, state: RoundState, eligible: Picks) -> Array:
+        value = np.ones(len(eligible))
+        if self._without is not FrugalTerm.UTILITY:
+            value = known_utility(state.utility[eligible])
+        if self._without is not FrugalTerm.FAIRNESS:
+            value = value * fair_weight(state.times_chosen[eligible])
+        return value
 
 
-def _utility(utility: Array) -> Array:
-    """Fill in unknown utilities with the upper quartile of the known ones."""
-    known = utility[~np.isnan(utility)]
-    return np.where(np.isnan(utility), np.quantile(known, 0.75) if len(known) else 1.0, utility)
-
-
-def _chance_in_time(expected_s: Array, uncertainty: Array, deadline_s: float | None) -> Array:
-    """Return the probability that an update arrives before the deadline."""
-    if deadline_s is None:
-        return np.ones(len(expected_s))
-    from scipy.special import ndtr
-
-    ahead = np.log(deadline_s / np.maximum(expected_s, 1e-9))
-    return np.asarray(ndtr(ahead / np.maximum(uncertainty / 2, 1e-3)))
-
-
-def _reason(parts: dict[str, Array], index: int) -> str:
-    """List the factors that mattered for one phone."""
-    factors = [f"at most {parts['seconds'][index]:.3g} s"]
-    if parts["heat"][index] > 0.1:
-        factors.append(f"{parts['heat'][index]:.0%} hot")
-    if abs(parts["relative_energy"][index] - 1) > 0.1:
-        factors.append(f"{parts['relative_energy'][index]:.2g}x the median energy")
-    if parts["charge"][index] < 0.5:
-        factors.append(f"battery at {parts['charge'][index]:.0%}")
-    if parts["times_chosen"][index]:
-        factors.append(f"chosen {parts['times_chosen'][index]:.0f} times")
+def _reason(state: RoundState, index: int, end_s: float) -> str:
+    """List what mattered for one phone."""
+    factors = [f"at most {end_s:.3g} s"]
+    if state.heat[index] > 0.1:
+        factors.append(f"{state.heat[index]:.0%} hot")
+    if state.times_chosen[index]:
+        factors.append(f"chosen {state.times_chosen[index]:.0f} times")
     return ", ".join(factors)

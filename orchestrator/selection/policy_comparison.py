@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from orchestrator.selection.round_fleet import Array
+from orchestrator.selection.round_clock import Array
 from orchestrator.selection.simulate import SimulationOutcome
 
 SEEDS_MIN = 30  # with fewer seeds no policy is called better
@@ -26,8 +26,9 @@ class PolicyMetric:
     to_target: bool = False  # counted until the target accuracy is reached
 
 
+TIME = PolicyMetric("time_s", "time to accuracy", True, -1, to_target=True)
 POLICY_METRICS = (
-    PolicyMetric("time_s", "time to accuracy", True, -1, to_target=True),
+    TIME,
     PolicyMetric("energy_j", "energy to accuracy", True, -1, to_target=True),
     PolicyMetric("rounds", "rounds to accuracy", True, -1, to_target=True),
     PolicyMetric("final_accuracy", "final accuracy", False, 1),

@@ -13,13 +13,8 @@ from orchestrator.selection.client_types import (
     ClientTable,
     ExcludedClient,
 )
-from orchestrator.selection.round_fleet import (
-    MEMORY_SHARE,
-    Array,
-    RoundFleet,
-    build_round_fleet,
-    heat_after_work,
-)
+from orchestrator.selection.round_clock import Array, duty_heat, heat_after_work
+from orchestrator.selection.round_fleet import MEMORY_SHARE, RoundFleet, build_round_fleet
 from orchestrator.selection.round_state import RoundRequest, RoundState, initial_round_state
 
 DRAWS = 2000
@@ -41,9 +36,16 @@ class ClientState:
 class LocalWork:
     """The work of each phone in a round, and the state in which the phones start."""
 
-    samples: float | None = None  # per round; None: ROUND_S of work for the median phone
+    samples: float | None = None  # per round; None: as many as the median phone does in round_s
+    round_s: float = ROUND_S  # of work for the median phone, while cool
+    rest_s: float | None = None  # pause between two rounds of a phone; None: until it is cool
     heated_for_s: float = 0.0  # time of training without a pause before the round
+    link_s: float = 0.0  # to fetch the model and send the update
     client_states: Mapping[str, ClientState] | None = None  # by phone; None: cool, charged, online
+
+    def round_samples(self, fleet: RoundFleet) -> float:
+        """Return the samples per round."""
+        return self.samples or float(np.ceil(self.round_s / np.median(fleet.cold_s)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def recommend_clients(
     """Choose phones for one round."""
     clients = table.clients
     fleet = build_round_fleet(clients)
-    samples = work.samples or float(np.ceil(ROUND_S / np.median(fleet.cold_s)))
+    samples = work.round_samples(fleet)
     state = _round_state(clients, fleet, samples, work)
     selection = POLICIES[policy]().choose(state, request, np.random.default_rng(seed))
     picks = [int(index) for index in selection.picks]
@@ -121,7 +123,7 @@ def recommend_clients(
             for index, reason in zip(picks, selection.reasons, strict=True)
         ),
         (*table.left_out, *_ineligible_clients(clients, state)),
-        _round_time(state, picks, request.link_s),
+        _round_time(state, picks),
         _round_energy([clients[index] for index in picks], samples),
         suggest_measurement(clients, state, request.k),
     )
@@ -130,8 +132,8 @@ def recommend_clients(
 def _round_state(
     clients: Sequence[Client], fleet: RoundFleet, samples: float, work: LocalWork
 ) -> RoundState:
-    state = initial_round_state(fleet, samples)
-    state.heat = heat_after_work(fleet, state.heat, work.heated_for_s)
+    state = initial_round_state(fleet, samples, work.link_s)
+    state.heat = heat_after_work(fleet, duty_heat(fleet, samples, work.rest_s), work.heated_for_s)
     if work.client_states is None:
         return state
     for index, client in enumerate(clients):
@@ -164,13 +166,13 @@ def _excluded_client(client: Client, state: RoundState, index: int) -> ExcludedC
     return ExcludedClient(client.phone, ClientExclusion.BATTERY_LOW, text)
 
 
-def _round_time(state: RoundState, picks: Sequence[int], link_s: float) -> RoundEstimate | None:
+def _round_time(state: RoundState, picks: Sequence[int]) -> RoundEstimate | None:
     """Estimate the time of a synchronous round, which lasts as long as its slowest phone."""
     if not picks:
         return None
     normal = np.random.default_rng(0).standard_normal((DRAWS, len(picks)))
     drawn = state.expected_s[picks] * np.exp(normal * state.uncertainty[picks] / 2)
-    return _interval(drawn.max(axis=1) + link_s)
+    return _interval((drawn + state.link_s[picks]).max(axis=1))
 
 
 def _round_energy(chosen: Sequence[Client], samples: float) -> RoundEstimate | None:

@@ -1,12 +1,4 @@
-"""Clients as columns of numbers, and the thermal model of a round.
-
-A phone that works slows down towards its sustained speed; one that rests recovers:
-
-    heat   approaches 1 while busy and 0 while idle, with the phone's own time constant
-    time = work · cold · (1 + heat · (slowdown - 1))
-
-Slowdown and time constant come from a ten-minute run. Thousands of phones are one vector.
-"""
+"""Clients as columns of numbers: thousands of phones are one vector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.selection.client_types import Client
+from orchestrator.selection.round_clock import Array
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Picks = NDArray[np.int64]
 
@@ -44,9 +36,21 @@ class RoundFleet:
         """Return these clients; an index may occur several times."""
         return RoundFleet(**{name: column[picks] for name, column in vars(self).items()})
 
-    def scale(self, times: Array, energies: Array | float = 1.0) -> "RoundFleet":
-        """Return the same clients with times and energies multiplied by these factors."""
-        return replace(self, cold_s=self.cold_s * times, energy_j=self.energy_j * energies)
+    def scale(self, times: Array) -> "RoundFleet":
+        """Return the same clients with times multiplied by these factors."""
+        return replace(self, cold_s=self.cold_s * times)
+
+    def misestimate(self, error: float, rng: np.random.Generator) -> "RoundFleet":
+        """Return the clients with every figure wrong by a random factor of this relative size."""
+        factor = np.exp(rng.standard_normal((5, len(self))) * error)
+        return replace(
+            self,
+            cold_s=self.cold_s * factor[0],
+            slowdown=np.maximum(1.0, self.slowdown * factor[1]),
+            heating_s=self.heating_s * factor[2],
+            energy_j=self.energy_j * factor[3],
+            battery_j=self.battery_j * factor[4],
+        )
 
 
 def build_round_fleet(clients: Sequence[Client]) -> RoundFleet:
@@ -77,20 +81,3 @@ def _energy_j(client: Client) -> float:
 def fits_in_memory(client: Client) -> bool:
     """Return whether a phone has enough memory; assumed if the memory use is unknown."""
     return client.peak_mb is None or client.peak_mb <= MEMORY_SHARE * client.ram_mb
-
-
-def work_seconds(fleet: RoundFleet, samples: Array, heat: Array) -> Array:
-    """Return how long the samples take from this heat on; the phone heats up meanwhile."""
-    at_start = samples * fleet.cold_s * (1 + heat * (fleet.slowdown - 1))
-    halfway = heat_after_work(fleet, heat, at_start / 2)
-    return samples * fleet.cold_s * (1 + halfway * (fleet.slowdown - 1))
-
-
-def heat_after_work(fleet: RoundFleet, heat: Array, busy_s: Array | float) -> Array:
-    """Return the heat after this time of work."""
-    return 1 - (1 - heat) * np.exp(-busy_s / fleet.heating_s)
-
-
-def heat_after_rest(fleet: RoundFleet, heat: Array, rest_s: Array | float) -> Array:
-    """Return the heat after this time of rest."""
-    return np.asarray(heat * np.exp(-rest_s / fleet.heating_s))

@@ -5,7 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from orchestrator.selection.round_fleet import Array, Mask, Picks, RoundFleet, work_seconds
+from orchestrator.selection.round_clock import Array, work_cost
+from orchestrator.selection.round_fleet import Mask, Picks, RoundFleet
 
 BATTERY_FLOOR = 0.2
 
@@ -15,9 +16,9 @@ class RoundRequest:
     """What a round requests."""
 
     k: int
-    deadline_s: float | None = None
-    link_s: float = 0.0  # to fetch the model and send the update, per phone
+    deadline_s: float | None = None  # that the cohort should meet
     rounds: int = 100  # expected length of the whole training
+    cutoff_s: float | None = None  # when the server ends a round in any case
 
 
 @dataclass
@@ -26,14 +27,15 @@ class RoundState:
 
     fleet: RoundFleet
     samples: Array  # of local work in a round
-    heat: Array
+    link_s: Array  # to fetch the model and send the update
+    heat: Array  # as the server estimates it
     charge: Array  # share of the battery
     online: Mask
     utility: Array  # samples · root of the mean squared loss; NaN before the first update
     last_round: Array  # 0 is never
     times_chosen: Array
-    last_duration_s: Array  # of the work in the last round; NaN before the first
-    duration_ratio: Array  # last duration over the expected one; 1 before the first
+    last_duration_s: Array  # of the last round, with its link; NaN before the first
+    duration_ratio: Array  # last working time over the expected one; 1 before the first
     round: int = 1
 
     @property
@@ -44,8 +46,8 @@ class RoundState:
 
     @property
     def expected_s(self) -> Array:
-        """How long each phone would take at its present heat."""
-        return work_seconds(self.fleet, self.samples, self.heat) * self.duration_ratio
+        """How long each phone would work at its present heat."""
+        return work_cost(self.fleet, self.samples, self.heat).seconds * self.duration_ratio
 
     @property
     def uncertainty(self) -> Array:
@@ -55,16 +57,19 @@ class RoundState:
     @property
     def profiled_duration_s(self) -> Array:
         """The last duration, else the cold estimate: what the policies of the literature use."""
-        cold_s = self.samples * self.fleet.cold_s
+        cold_s = self.samples * self.fleet.cold_s + self.link_s
         return np.where(np.isnan(self.last_duration_s), cold_s, self.last_duration_s)
 
 
-def initial_round_state(fleet: RoundFleet, samples: float | Array) -> RoundState:
+def initial_round_state(
+    fleet: RoundFleet, samples: float | Array, link_s: float | Array = 0.0
+) -> RoundState:
     """Return the state before the first round: all phones cool, charged and online."""
     n = len(fleet)
     return RoundState(
         fleet,
         samples=np.broadcast_to(np.asarray(samples, dtype=float), n).copy(),
+        link_s=np.broadcast_to(np.asarray(link_s, dtype=float), n).copy(),
         heat=np.zeros(n),
         charge=np.ones(n),
         online=np.ones(n, dtype=bool),
@@ -87,20 +92,28 @@ class Selection:
 class SelectionPolicy(Protocol):
     """Chooses phones for every round of a training; may keep state."""
 
+    over_selection: float  # how many times the wanted number of phones is asked
+
     def choose(
         self, state: RoundState, request: RoundRequest, rng: np.random.Generator
     ) -> Selection:
-        """Choose phones for the next round."""
+        """Choose request.k phones for the next round."""
 
 
 def draw_clients(
     members: Picks, k: int, rng: np.random.Generator, weight: Array | None = None
 ) -> Picks:
-    """Draw k members without replacement; all when there are fewer."""
+    """Draw k members without replacement, one after the other; all when there are fewer."""
     if len(members) <= k:
         return members
-    probabilities = None if weight is None else weight / weight.sum()
-    return np.asarray(rng.choice(members, size=max(0, k), replace=False, p=probabilities))
+    if k <= 0:
+        return members[:0]
+    if weight is None:
+        return np.asarray(rng.choice(members, size=k, replace=False))
+    # The k smallest of exponential variables over their weights are a draw without replacement.
+    with np.errstate(divide="ignore"):
+        order = rng.exponential(size=len(members)) / np.maximum(weight, 0.0)
+    return np.asarray(members[np.argpartition(order, k - 1)[:k]])
 
 
 def empty_selection() -> Selection:

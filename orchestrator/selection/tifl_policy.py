@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from orchestrator.selection.round_fleet import Array, Picks
+from orchestrator.selection.round_clock import Array
+from orchestrator.selection.round_fleet import Picks
 from orchestrator.selection.round_state import (
     RoundRequest,
     RoundState,
@@ -22,8 +23,10 @@ class TiFLPolicy:
 
     The paper tests the model on the data of every tier. A server here knows only the reported
     losses, so the mean reported loss of a tier is used; a tier without reports counts as the worst.
+    The paper leaves the number of credits open; see CREDIT.
     """
 
+    over_selection = 1.0
     TIERS, INTERVAL = 5, 10
     CREDIT = 1.5  # times the number of rounds, distributed over the tiers
 
@@ -57,7 +60,7 @@ class TiFLPolicy:
 
     def _profile(self, state: RoundState, request: RoundRequest) -> None:
         """Sort phones into tiers by sustained time; no tier is smaller than a cohort."""
-        round_s = state.fleet.cold_s * state.fleet.slowdown * state.samples
+        round_s = state.fleet.cold_s * state.fleet.slowdown * state.samples + state.link_s
         count = min(self.TIERS, max(1, len(round_s) // request.k))
         rank = np.argsort(np.argsort(round_s, kind="stable"), kind="stable")
         self._tier = rank * count // max(1, len(round_s))
@@ -74,7 +77,7 @@ class TiFLPolicy:
                 [_mean_loss(state, np.flatnonzero(self._tier == tier)) for tier in range(count)]
             )
         )
-        if state.round <= self.INTERVAL or state.round % self.INTERVAL:
+        if len(self._losses) <= self.INTERVAL or state.round % self.INTERVAL:
             return
         losses = self._losses[-1]
         if losses[self._last] >= self._losses[-1 - self.INTERVAL][self._last]:

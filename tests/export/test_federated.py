@@ -5,111 +5,196 @@ import importlib.util
 import io
 import json
 import pickle
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-from orchestrator.export.federated import CONSUMERS, write_consumer_files
-from orchestrator.export.federated.consumer_files import NetworkLink, verify_export
+from orchestrator.export.federated import CONSUMERS, WrittenExport, write_consumer_files
+from orchestrator.export.federated.consumer_files import verify_export
+from orchestrator.selection.population import LinkDistribution, PopulationPlan
+from orchestrator.selection.recommend import LocalWork, recommend_clients
+from orchestrator.selection.round_state import RoundRequest
 from tests.analysis.builders import FITTED
 from tests.selection.fleets import a_client_table
 from workloads.protocol.faults import InvalidRequest
 
-LINK = NetworkLink(20_000.0, 5_000.0)
+LINK = LinkDistribution(20_000.0, 5_000.0)
+WORK = LocalWork(samples=32_000.0, rest_s=60.0)  # a thousand batches, a minute of rest
 
 
-@pytest.mark.parametrize("name", CONSUMERS)
-def test_a_consumer_computes_the_measured_times(name: str, tmp_path: Path) -> None:
-    written = write_consumer_files(
-        CONSUMERS[name], a_client_table(), tmp_path, LINK, allow_simulated=False
+def write(folder: Path, consumer: str, n: int | None = None, **changes: Any) -> WrittenExport:
+    """Write four phones, or a population drawn from them, for a consumer."""
+    plan = PopulationPlan(n, 7, links=LINK, rhythm=n is not None, **changes)
+    return write_consumer_files(
+        CONSUMERS[consumer], a_client_table(), folder, plan, WORK, allow_simulated=False
     )
-    assert all(path.stat().st_size > 0 for path in written.files)
-    title, estimates = verify_export(tmp_path)
-    assert title == CONSUMERS[name].title
-    expected = ["slow", "sprinter", "steady"]
-    assert [estimate.phone for estimate in estimates] == expected + ["tiny"] * (name == "table")
-    assert written.left_out == (() if name == "table" else ("tiny",)), "it has too little memory"
-    assert all(estimate.relative_error < 1e-9 for estimate in estimates)
-    assert estimates[1].measured_ms == pytest.approx(20.08), "the sustained time, not the cold one"
 
 
-def test_fedscale_multiplies_by_three_and_counts_clients_from_one(tmp_path: Path) -> None:
-    write_consumer_files(
-        CONSUMERS["fedscale"], a_client_table(), tmp_path, LINK, allow_simulated=False
-    )
-    capacity = pickle.loads((tmp_path / "device_capacity.pickle").read_bytes())
-    assert list(capacity) == [0, 1, 2]
-    assert capacity[1]["computation"] == pytest.approx(40.16 / 32 / 3), "ids start at 1"
-    kbit = 1000.0
-    assert 2 * kbit / capacity[1]["communication"] == pytest.approx(kbit / 20_000 + kbit / 5_000)
-    available = pickle.loads((tmp_path / "device_availability.pickle").read_bytes())
-    assert all(len(each["active"]) == len(each["inactive"]) for each in available.values())
+def predicted_s() -> dict[str, float]:
+    """Return what `farm select` predicts for the same rounds."""
+    advice = recommend_clients(a_client_table(), "fastest", RoundRequest(k=4), WORK)
+    return {chosen.client.phone: chosen.seconds for chosen in advice.chosen}
 
 
-def test_oort_divides_three_times_the_work_and_never_uses_client_zero(tmp_path: Path) -> None:
-    write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
-    profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
-    assert list(profiles) == [0, 1, 2, 3]
-    phones = json.loads((tmp_path / "client_durations.json").read_text())
-    for client, batch_ms in ((1, 40.16), (2, 20.08), (3, 12.048), (5, 40.16)):
-        speed, bandwidth = profiles[max(1, client % len(profiles))]
-        assert 3.0 * 32 / speed == pytest.approx(batch_ms / 1000)
-        assert 1 / bandwidth == pytest.approx(1 / 20_000 + 1 / 5_000)
-    assert phones["1"]["phone"] == "slow"
-    assert phones["1"]["duration_s_per_sample"] == pytest.approx(40.16 / 32 / 1000)
-
-
-def test_the_flash_export_has_the_interface_of_its_devices(tmp_path: Path) -> None:
-    write_consumer_files(
-        CONSUMERS["flash"], a_client_table(), tmp_path, LINK, allow_simulated=False
-    )
-    spec = importlib.util.spec_from_file_location("flash", tmp_path / "measured_phones.py")
+def program(path: Path) -> ModuleType:
+    """Import a program of an export."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
-    devices = module.MeasuredPhones()
+    return module
+
+
+@pytest.mark.parametrize("n", [None, 1, 6, 7, 1000])
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_a_consumer_computes_the_rounds_of_select(name: str, n: int | None, tmp_path: Path) -> None:
+    written = write(tmp_path, name, n)
+    assert all(path.stat().st_size > 0 for path in written.files)
+    check = verify_export(tmp_path)
+    assert check == written.check
+    assert check.agrees
+    assert check.link_error is not None
+    assert check.link_error < 1e-6
+    everyone = ["slow", "sprinter", "steady", *["tiny"] * (name == "csv")]
+    assert set(check.phones) <= set(everyone)
+    assert sum(check.counts) == check.clients == (n or len(everyone))
+    assert max(check.counts) - min(check.counts) <= 1
+    assert written.left_out == (() if name == "csv" else ("tiny",)), "it has too little memory"
+    expected = predicted_s()
+    for phone, seconds in zip(check.phones, check.consumer_s, strict=True):
+        if phone != "tiny":
+            assert seconds == pytest.approx(expected[phone], rel=1e-9)
+
+
+def test_the_duty_cycle_decides_the_time(tmp_path: Path) -> None:
+    seconds = []
+    for number, work in enumerate((LocalWork(1e5), LocalWork(1e5, rest_s=0.0))):
+        plan = PopulationPlan(links=LINK)
+        folder = tmp_path / str(number)
+        write_consumer_files(CONSUMERS["csv"], a_client_table(), folder, plan, work, False)
+        check = verify_export(folder)
+        seconds.append(dict(zip(check.phones, check.consumer_s, strict=True)))
+    assert seconds[1]["sprinter"] == pytest.approx(1e5 * 20.08 / 32 / 1000, rel=1e-3), "sustained"
+    assert seconds[0]["sprinter"] < 0.7 * seconds[1]["sprinter"], "cool"
+    assert seconds[0]["steady"] == pytest.approx(seconds[1]["steady"]), "it does not throttle"
+
+
+def test_a_population_has_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
+    for name in ("flash", "fedscale", "csv"):
+        folders = [tmp_path / f"{name}{number}" for number in range(2)]
+        files = [write(folder, name, 50).files for folder in folders]
+        assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+def test_fedscale_multiplies_by_three_and_counts_clients_from_one(tmp_path: Path) -> None:
+    write(tmp_path, "fedscale", 9)
+    capacity = pickle.loads((tmp_path / "device_capacity.pickle").read_bytes())
+    available = pickle.loads((tmp_path / "device_availability.pickle").read_bytes())
+    assert list(capacity) == list(available) == list(range(9))
+    names = {"Model slow": "slow", "Model sprinter": "sprinter", "Model steady": "steady"}
+    expected = predicted_s()
+    for client in range(1, 10):  # FedScale numbers its clients from 1 and looks up both files
+        seconds = 3.0 * 32_000 * capacity[client % 9]["computation"] / 1000
+        windows = available[list(available)[client % 9]]
+        assert seconds == pytest.approx(expected[names[windows["model"]]]), "the same client"
+        assert len(windows["active"]) == len(windows["inactive"])
+        assert all(a < b for a, b in zip(windows["active"], windows["inactive"], strict=True))
+    kibit = 1e6 * 8 / 1024
+    assert 2 * kibit / capacity[1]["communication"] == pytest.approx(8000 / 20_000 + 8000 / 5_000)
+
+
+def test_federatedscope_reads_the_same_file(tmp_path: Path) -> None:
+    for name in ("fedscale", "federatedscope"):
+        write(tmp_path / name, name, 7)
+    one, two = (
+        (tmp_path / name / "device_capacity.pickle").read_bytes()
+        for name in ("fedscale", "federatedscope")
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize("clients", [3, 6, 42, 600])
+def test_oort_uses_every_client_equally_often(clients: int, tmp_path: Path) -> None:
+    write(tmp_path, "oort")
+    profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
+    durations = json.loads((tmp_path / "client_durations.json").read_text())["clients"]
+    used = Counter(profiles[max(1, k % len(profiles))][0] for k in range(1, clients + 1))
+    assert len(used) == 3
+    assert max(used.values()) - min(used.values()) <= 1
+    for client in (1, 2, 3):
+        speed, bandwidth = profiles[max(1, client % len(profiles))]
+        assert 3.0 * 32_000 / speed == pytest.approx(durations[str(client)])
+        assert 1e6 * 8 / 1024 / bandwidth == pytest.approx(8000 / 20_000 + 8000 / 5_000)
+
+
+def test_the_flash_export_has_the_interface_of_its_devices(tmp_path: Path) -> None:
+    write(tmp_path, "flash")
+    devices = program(tmp_path / "measured_phones.py").MeasuredPhones()
     assert "sprinter" == devices.transfer("sprinter") == devices.transfer("Model sprinter")
+    assert devices.transfer("Sprinter ") == "sprinter", "a trace often omits the maker"
     assert devices.transfer("never heard of") in {"slow", "sprinter", "steady"}
-    times = [devices.get_train_time("sprinter", 100, 32, 2) for _ in range(400)]
-    assert sum(times) / len(times) == pytest.approx(2 * 4 * 20.08 / 1000, rel=0.02)
+    times = [devices.get_train_time("sprinter", 16_000, 32, 2) for _ in range(400)]
+    assert sum(times) / len(times) == pytest.approx(predicted_s()["sprinter"], rel=0.02)
     assert len(set(times)) > 1, "times must be random"
     with pytest.raises(ValueError, match="batch size 32"):
         devices.get_train_time("sprinter", 100, 10, 2)
+    with pytest.warns(UserWarning, match="rounds of 32000 samples, not 128"):
+        devices.get_train_time("sprinter", 100, 32, 1)
     speeds = json.loads((tmp_path / "speed_distri.json").read_text())
-    assert (speeds["slow"]["down_u"], speeds["slow"]["up_u"]) == (2500.0, 625.0), "kB/s"
+    assert speeds["slow"]["up_u"] == 625.0, "kB/s"
+
+
+def test_the_flash_trace_names_its_own_clients(tmp_path: Path) -> None:
+    write(tmp_path, "flash", 9)
+    devices = program(tmp_path / "measured_phones.py").MeasuredPhones()
+    traces = json.loads((tmp_path / "state_traces.json").read_text())
+    assert len(traces) == 9
+    for trace in traces.values():
+        assert devices.is_support(trace["model"])
+        lines = [line.split("\t") for line in trace["messages"].splitlines()]
+        assert lines[0][0] == "2020-01-02 00:00:00"
+        assert lines[-1][0] == "2020-01-03 00:00:00", "a trace repeats after its last event"
+        states = {"wifi", "screen_lock", "screen_off", "battery_charged_on", "battery_charged_off"}
+        assert {state for _, state in lines} <= states
 
 
 def test_a_table_has_units_in_its_columns_and_is_safe_to_open(tmp_path: Path) -> None:
-    write_consumer_files(
-        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
-    )
+    write(tmp_path, "csv", 6)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "clients.csv").read_text())))
-    assert {"cold_ms_per_sample", "energy_mj_per_sample", "heating_s", "peak_rss_mb"} <= set(
-        rows[0]
-    )
-    assert rows[0]["heating_s"] == "", "unknown values must be empty"
+    assert {"cold_ms_per_sample", "energy_mj_per_sample", "round_s", "link_up_kbps"} <= set(rows[0])
+    (slow, *_) = (row for row in rows if row["phone"] == "slow")
+    assert slow["heating_s"] == "", "unknown values must be empty"
+    windows = list(csv.DictReader(io.StringIO((tmp_path / "availability.csv").read_text())))
+    assert {row["client"] for row in windows} == set(map(str, range(6)))
 
 
 def test_a_simulated_fleet_needs_allow_simulated_and_is_named_simulated(tmp_path: Path) -> None:
-    table = a_client_table(provenance=FITTED)
+    table, plan = a_client_table(provenance=FITTED), PopulationPlan(links=LINK)
     with pytest.raises(InvalidRequest, match="--allow-simulated"):
-        write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=False)
-    written = write_consumer_files(CONSUMERS["flower"], table, tmp_path, LINK, allow_simulated=True)
-    names = {path.name for path in written.files}
+        write_consumer_files(CONSUMERS["flower"], table, tmp_path, plan, WORK, False)
+    written = write_consumer_files(CONSUMERS["flower"], table, tmp_path, plan, WORK, True)
+    names = {str(path.relative_to(tmp_path)) for path in written.files}
     assert {"fleet.simulated.json", "manifest.simulated.json"} <= names
-    assert "fleet_strategy.py" in names, "a program contains no figures"
+    assert {"fleet_app/fleet_strategy.py", "fleet_app/round_clock.py", "pyproject.toml"} <= names
 
 
 def test_the_network_speed_must_be_given(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="--link-kbps"):
         write_consumer_files(
-            CONSUMERS["fedscale"], a_client_table(), tmp_path, None, allow_simulated=False
+            CONSUMERS["fedscale"], a_client_table(), tmp_path, PopulationPlan(), WORK, False
         )
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
-    write_consumer_files(CONSUMERS["oort"], a_client_table(), tmp_path, LINK, allow_simulated=False)
+    write(tmp_path, "oort")
     (tmp_path / "client_durations.json").write_text("{}")
     with pytest.raises(InvalidRequest, match="export it again"):
         verify_export(tmp_path)
@@ -120,6 +205,16 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
         verify_export(tmp_path / "nowhere")
 
 
+def test_a_wrong_figure_is_noticed(tmp_path: Path) -> None:
+    """The comparison is with the clock, not with the number that was written."""
+    write(tmp_path, "csv")
+    manifest = tmp_path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["phones"][0]["cold_ms_per_sample"] *= 1.01
+    manifest.write_text(json.dumps(content))
+    assert not verify_export(tmp_path).agrees
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -127,16 +222,16 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
         {"files": {"../manifest.json": "0"}},
         {"files": "all"},
         {"files": {}},
-        {"clients": [{}]},
-        {"clients": 7},
+        {"phones": [{}]},
+        {"phone_of": [9]},
+        {"phone_of": 7},
+        {"duty": {"samples": "many"}},
         {"batch": "many"},
         {"batch": [1]},
     ],
 )
 def test_a_damaged_manifest_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    write_consumer_files(
-        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
-    )
+    write(tmp_path, "csv")
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
     with pytest.raises(InvalidRequest, match="again"):
@@ -144,17 +239,10 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, change: dict[str, object]
 
 
 def test_a_folder_with_another_export_is_refused(tmp_path: Path) -> None:
-    write_consumer_files(
-        CONSUMERS["table"], a_client_table(), tmp_path, None, allow_simulated=False
-    )
+    write(tmp_path, "csv")
+    table = a_client_table(provenance=FITTED)
     with pytest.raises(InvalidRequest, match="contains another export"):
-        write_consumer_files(
-            CONSUMERS["table"],
-            a_client_table(provenance=FITTED),
-            tmp_path,
-            None,
-            allow_simulated=True,
-        )
+        write_consumer_files(CONSUMERS["csv"], table, tmp_path, PopulationPlan(), WORK, True)
 
 
 def test_a_pickle_that_would_run_code_is_refused() -> None:
@@ -164,3 +252,32 @@ def test_a_pickle_that_would_run_code_is_refused() -> None:
         plain_pickle.load(pickle.dumps(Path("x")))
     with pytest.raises(InvalidRequest, match="not a pickle"):
         plain_pickle.load(b"")
+
+
+LARGE = """
+import resource, sys, tempfile, time
+from pathlib import Path
+from orchestrator.export.federated import CONSUMERS, write_consumer_files
+from orchestrator.selection.population import LINKS, PopulationPlan
+from orchestrator.selection.recommend import LocalWork
+from tests.selection.fleets import a_client_table
+
+plan = PopulationPlan(100_000, 1, links=LINKS["flash-wifi"], rhythm=True)
+table, started = a_client_table(), time.process_time()
+with tempfile.TemporaryDirectory() as folder:
+    write_consumer_files(
+        CONSUMERS[sys.argv[1]], table, Path(folder), plan, LocalWork(rest_s=60.0), False
+    )
+print(time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_a_hundred_thousand_clients_take_ten_seconds_and_500_mb(name: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", LARGE, name], capture_output=True, text=True, check=True
+    )
+    seconds, megabytes = map(float, result.stdout.split())
+    assert seconds < 10
+    assert megabytes < 500

@@ -1,68 +1,24 @@
-"""A small federation in Flower whose nodes the exported strategy chooses."""
+"""The exported Flower app, started with `flwr run`: its nodes are a drawn population."""
 
 import json
 import os
+import signal
 import subprocess
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.export.federated import CONSUMERS, write_consumer_files
+from orchestrator.selection.population import LINKS, PopulationPlan
+from orchestrator.selection.recommend import LocalWork
+from tests.analysis.builders import FITTED
 from tests.selection.fleets import a_client_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "flwr[simulation]"
-ROUNDS = 4
-APP = f"""\
-import json
-
-import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-from flwr.simulation import run_simulation
-from fleet_strategy import FleetStrategy, report_partition
-
-client = ClientApp()
-client.query()(report_partition)
-
-
-@client.train()
-def train(message, context):
-    (weights,) = message.content["arrays"].to_numpy_ndarrays()
-    rng = np.random.default_rng(int(context.node_config["partition-id"]))
-    x = rng.standard_normal((64, 3))
-    y = x @ np.array([1.0, -2.0, 0.5])
-    for _ in range(20):
-        weights = weights - 0.1 * x.T @ (x @ weights - y) / len(x)
-    loss = float(np.mean((x @ weights - y) ** 2))
-    said = {{"num-examples": 64, "loss": loss}}
-    return Message(
-        RecordDict({{"arrays": ArrayRecord([weights]), "metrics": MetricRecord(said)}}),
-        reply_to=message,
-    )
-
-
-server = ServerApp()
-
-
-@server.main()
-def main(grid, context):
-    strategy = FleetStrategy(
-        "fleet.json", k=2, samples=1000000, fraction_evaluate=0.0, min_available_nodes=3
-    )
-    result = strategy.start(
-        grid=grid, initial_arrays=ArrayRecord([np.zeros(3)]), num_rounds={ROUNDS}
-    )
-    weights = result.arrays.to_numpy_ndarrays()[0].tolist()
-    with open("chosen.json", "w") as file:
-        json.dump([strategy.chosen_phones, strategy.clock_s, weights], file)
-
-
-if __name__ == "__main__":
-    run_simulation(server, client, num_supernodes=3)
-"""
+ROUNDS, CLIENTS, K = 4, 7, 2
 
 
 @pytest.fixture
@@ -86,28 +42,69 @@ def flower() -> Path:
     return python
 
 
-@pytest.mark.slow
-def test_a_federation_uses_the_recommended_phones(flower: Path, tmp_path: Path) -> None:
-    write_consumer_files(
-        CONSUMERS["flower"], a_client_table(), tmp_path, None, allow_simulated=False
-    )
-    (tmp_path / "app.py").write_text(APP)
-    result = subprocess.run(
-        [flower, "app.py"],
-        cwd=tmp_path,
+@pytest.fixture(autouse=True)
+def stopped_superlink(tmp_path: Path) -> Iterator[None]:
+    """Stop the server that `flwr run` leaves behind: the next run would use it."""
+    yield
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if any(str(tmp_path) in word for word in words):
+                os.kill(int(process.name), signal.SIGTERM)
+        except (OSError, UnicodeDecodeError):
+            continue
+
+
+def run(flower: Path, folder: Path, nodes: int) -> subprocess.CompletedProcess[str]:
+    """Run the exported app with this number of nodes."""
+    config = f"fleet='{folder / 'fleet.json'}' num-server-rounds={ROUNDS} clients-per-round={K}"
+    return subprocess.run(
+        [
+            *(flower.with_name("flwr"), "run", ".", "--stream", "--run-config", config),
+            *("--federation-config", f"num-supernodes={nodes}"),
+        ],
+        cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
         check=False,
-        env={**os.environ, "FLWR_HOME": str(tmp_path), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"},
+        env={
+            **os.environ,
+            "PATH": f"{flower.parent}:{os.environ['PATH']}",
+            "FLWR_HOME": str(folder / "flwr-home"),
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        },
     )
-    assert result.returncode == 0, result.stderr[-2000:]
-    chosen, clock_s, weights = json.loads((tmp_path / "chosen.json").read_text())
-    assert len(chosen) == ROUNDS
-    assert {len(phones) for phones in chosen} == {2}
-    assert set(chosen[0]) == {"sprinter", "steady"}, "the two that are fastest when cold"
-    assert "sprinter" not in chosen[1], "it is hot after the first round"
-    assert "slow" in {phone for phones in chosen for phone in phones}, "every phone is chosen"
-    assert all("tiny" not in phones for phones in chosen), "it has too little memory"
-    assert clock_s > 4 * 300, "a round takes minutes of simulated time"
-    assert weights == pytest.approx([1.0, -2.0, 0.5], abs=0.05), "the model must learn"
+
+
+@pytest.mark.slow
+def test_an_app_trains_on_the_recommended_clients(flower: Path, tmp_path: Path) -> None:
+    plan = PopulationPlan(CLIENTS, 1, links=LINKS["flash-wifi"])
+    table, work = a_client_table(provenance=FITTED), LocalWork(samples=5000.0)
+    write_consumer_files(CONSUMERS["flower"], table, tmp_path, plan, work, allow_simulated=True)
+    result = run(flower, tmp_path, CLIENTS)
+    assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-3000:]
+    document = json.loads((tmp_path / "rounds.json").read_text())
+    rounds = document["rounds"]
+    assert len(rounds) == ROUNDS
+    assert {len(asked) for asked in rounds} == {3}, "1.3 times two, rounded up"
+    assert {sum(row["in_time"] for row in asked) for asked in rounds} == {K}
+    assert len({row["client"] for asked in rounds for row in asked}) == CLIENTS, "all are asked"
+    for asked in rounds:
+        assert all(row["seconds"] > 1.5 and row["joules"] > 5 for row in asked), "2 mJ per sample"
+        assert all(0 < row["heat"] < 1 and 0.2 < row["charge"] < 1 for row in asked)
+    assert document["clock_s"] > ROUNDS * 3.5, "the work, and a gap after every round"
+    for metrics in document["metrics"].values():
+        assert {"train-time-s", "energy-j", "heat", "charge"} <= set(metrics)
+    assert document["weights"] == pytest.approx([1, 2, 3, 4, 5, 6, 7, 8], abs=0.2), "it learns"
+
+
+@pytest.mark.slow
+def test_a_node_without_a_client_is_refused(flower: Path, tmp_path: Path) -> None:
+    plan = PopulationPlan(3, 1, links=LINKS["flash-wifi"])
+    table = a_client_table()
+    write_consumer_files(CONSUMERS["flower"], table, tmp_path, plan, LocalWork(), False)
+    result = run(flower, tmp_path, 5)
+    log = (tmp_path / "flwr-home" / "local-superlink" / "superlink.log").read_text()
+    assert "export it with --clients" in result.stdout + result.stderr + log
+    assert not (tmp_path / "rounds.json").exists()

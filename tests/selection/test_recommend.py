@@ -40,7 +40,10 @@ def test_heat_and_link_lengthen_a_round() -> None:
     )
     cool, hot, distant = (
         recommend_clients(
-            table, "frugal", RoundRequest(k=1, link_s=link_s), LocalWork(1e5, after_s)
+            table,
+            "frugal",
+            RoundRequest(k=1),
+            LocalWork(1e5, heated_for_s=after_s, link_s=link_s),
         )
         for after_s, link_s in ((0.0, 0.0), (1e5, 0.0), (0.0, 7.0))
     )
@@ -82,6 +85,21 @@ def test_the_default_round_takes_30_s_on_the_median_phone() -> None:
     assert advice.samples == pytest.approx(
         30.0 / np.median([40.16, 10.04, 12.048, 11.044]) * 32_000, abs=1
     )
+
+
+def test_phones_that_rest_too_little_start_warm() -> None:
+    table = build_client_table([*phone_runs("sprinter", 10.0, 20.0)])
+    times = [
+        recommend_clients(
+            table, "fastest", RoundRequest(k=1), LocalWork(round_s=100.0, rest_s=rest_s)
+        )
+        .chosen[0]
+        .seconds
+        for rest_s in (None, 1e6, 100.0, 0.0)
+    ]
+    assert times[0] == pytest.approx(times[1]), "a long pause is a cool start"
+    assert times[0] < times[2] < times[3]
+    assert times[3] == pytest.approx(200.0, rel=1e-3), "without a pause, the sustained time"
 
 
 def test_a_phone_without_a_hot_run_is_measured_next() -> None:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
+from orchestrator.commands.select_options import POLICY_NAMES
 from orchestrator.planning.trials import Trial
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
@@ -101,7 +102,7 @@ def test_missing_measurements_are_listed(lab: Path) -> None:
     assert document["energy_j"] is None
 
 
-@pytest.mark.parametrize("policy", ["random", "fastest", "fedcs", "tifl", "oort", "frugal"])
+@pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
     result = succeed(lab, "twins", "-k", "3", "--policy", policy)
     assert result.stdout.splitlines()[1].split("\t")[0] == "a"
@@ -116,7 +117,7 @@ def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
     [
         (("nowhere",), 2, "there is no sweep 'nowhere'"),
         (("simulate", "nowhere"), 2, "there is no sweep 'nowhere'"),
-        (("export", "nowhere", "--to", "table"), 2, "there is no sweep 'nowhere'"),
+        (("export", "nowhere", "--to", "csv"), 2, "there is no sweep 'nowhere'"),
         (("doubtful",), 2, "a: none of its 1 runs is valid"),
         (("simulate", "doubtful"), 2, "no phone can be chosen"),
         (("hot-only",), 2, "it has no cold run"),
@@ -128,7 +129,10 @@ def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
         (("export", "good", "--to", "fedscale", "--link-kbps", "quick"), 2, "is not a speed"),
         (("export", "good", "--to", "fedscale", "--link-kbps", "inf"), 2, "is not a speed"),
         (("export", "good", "--to", "oort", "--link-kbps", "1/0"), 2, "is not a speed"),
-        (("export", "twins", "--to", "table"), 2, "--allow-simulated"),
+        (("export", "twins", "--to", "csv"), 2, "--allow-simulated"),
+        (("export", "good", "--to", "csv", "--model-share", "x"), 2, "is not a list"),
+        (("export", "good", "--to", "csv", "--link-kbps", "1", "--links", "flash-wifi"), 2, "one"),
+        (("export", "good", "--to", "csv", "--availability", "nowhere.csv"), 2, "as a trace"),
         (("verify", "nowhere"), 2, "has no manifest"),
     ],
 )
@@ -145,8 +149,7 @@ def test_an_impossible_request_is_refused(
 def test_policies_are_simulated_with_incomplete_measurements(lab: Path, sweep: str) -> None:
     result = succeed(lab, "simulate", sweep, *FAST)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
-    assert rows[-1][0] == "frugal, 20% wrong"
-    assert len(rows) - 1 == 8
+    assert [row[0] for row in rows[1:]] == list(POLICY_NAMES)
     has_energy = sweep in {"good", "twins"}
     assert (rows[1][4] != "unknown") == has_energy
     assert "too few to call a policy better" in result.stderr
@@ -158,11 +161,27 @@ def test_policies_are_simulated_with_incomplete_measurements(lab: Path, sweep: s
 def test_a_simulation_is_available_as_json(lab: Path) -> None:
     result = succeed(lab, "simulate", "good", *FAST, "--policy", "frugal", "--json")
     document = json.loads(result.stdout)
-    assert list(document["against_random"]) == ["random", "frugal", "frugal, 20% wrong"]
+    assert list(document["against_random"]) == ["random", "frugal"]
     assert document["against_random"]["random"]["time_s"]["value"] == pytest.approx(1.0)
-    assert len(document["outcomes"]) == 6
+    assert len(document["outcomes"]) == 4
     assert document["rankings"]["tau"] == pytest.approx(1 / 3)
     assert any("too few to call a policy better" in note for note in document["notes"])
+
+
+def test_a_clock_without_training_is_simulated(lab: Path) -> None:
+    words = ("--clock-only", "--seeds", "1", "--clients", "2000", "--rounds", "3")
+    result = succeed(lab, "simulate", "good", *words, "--policy", "oort")
+    assert "Nothing was trained" in result.stderr
+    assert len(result.stdout.splitlines()) == 3
+
+
+def test_a_contest_prints_its_worst_scenario_first(lab: Path) -> None:
+    words = ("contest", "good", "--scenario", "equal-steps", "--seeds", "2", "--no-ablation")
+    result = succeed(lab, *words)
+    assert result.stdout.splitlines()[1].startswith("equal-steps")
+    assert "frugal, worst scenario: equal-steps" in result.stderr
+    document = json.loads(succeed(lab, *words, "--json").stdout)
+    assert document["scenarios"][0]["scenario"]["name"] == "equal-steps"
 
 
 def test_an_export_names_the_phones_left_out_and_is_verified(
@@ -172,13 +191,35 @@ def test_an_export_names_the_phones_left_out_and_is_verified(
     result = succeed(lab, "export", "good", "--to", "oort", "--link-kbps", "20000/5000")
     assert "good-oort/client_profiles.pickle" in result.stdout
     assert "Left out: tiny: not enough memory." in result.stderr
-    assert "Oort computes the measured times to within 0.00%." in result.stderr
+    assert "The times hold for rounds of " in result.stderr
+    assert "with batch size 32, after which a phone rests until cool" in result.stderr
+    assert "Oort computes rounds of 3 clients to within 0.00%, links to within" in result.stderr
     document = json.loads(succeed(lab, "verify", "good-oort", "--json").stdout)
     assert document["consumer"] == "Oort"
-    assert [row["phone"] for row in document["batch_ms"]] == ["slow", "sprinter", "steady"]
-    assert all(row["relative_error"] < 1e-9 for row in document["batch_ms"])
-    result = succeed(lab, "export", "twins", "--to", "table", "--allow-simulated", "-o", "here")
+    assert [row["phone"] for row in document["rounds"]] == ["slow", "sprinter", "steady"]
+    chosen = json.loads(succeed(lab, "good", "-k", "3", "--policy", "fastest", "--json").stdout)
+    predicted = {row["phone"]: row["round_s"] for row in chosen["chosen"]}
+    for row in document["rounds"]:
+        if row["phone"] in predicted:
+            assert row["consumer_s"] == pytest.approx(predicted[row["phone"]], rel=1e-9)
+    result = succeed(lab, "export", "twins", "--to", "csv", "--allow-simulated", "-o", "here")
     assert all("simulated" in line for line in result.stdout.splitlines())
+
+
+def test_a_population_is_exported_with_shares_links_and_a_trace(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.csv").write_text("client,start_s,end_s\na,0,3600\n")
+    shares = "Model slow=0.25,Model steady=0.75"
+    words = ("--clients", "8", "--seed", "3", "--model-share", shares, "--links", "flash-wifi")
+    result = succeed(
+        lab, "export", "good", "--to", "fedscale", *words, "--availability", "trace.csv"
+    )
+    assert "No model was measured on two phones" in result.stderr
+    document = json.loads(succeed(lab, "verify", "good-fedscale", "--json").stdout)
+    counts = {row["phone"]: row["clients"] for row in document["rounds"]}
+    assert counts == {"slow": 2, "steady": 6}
 
 
 def test_a_phone_without_reports_is_listed_with_the_state_of_its_runs(

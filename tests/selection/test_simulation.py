@@ -1,9 +1,21 @@
 """The simulated training: it learns, gives every policy the same clients, and is reproducible."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from orchestrator.selection.basic_policies import POLICIES
+from orchestrator.selection.client_table import build_client_table
+from orchestrator.selection.client_types import Client
+from orchestrator.selection.contest import SCENARIOS, run_scenario, worst_first
+from orchestrator.selection.federated_task import (
+    RARE_CLASSES,
+    TaskKind,
+    accuracy,
+    draw_task,
+    train,
+)
 from orchestrator.selection.policy_comparison import (
     POLICY_METRICS,
     PolicyDelta,
@@ -11,70 +23,128 @@ from orchestrator.selection.policy_comparison import (
     compare_policies,
     summarize_policies,
 )
-from orchestrator.selection.round_state import RoundRequest
 from orchestrator.selection.simulate import (
     SimulationOutcome,
     SimulationPlan,
     draw_world,
     gini,
-    simulate,
+    simulate_policies,
     simulate_training,
 )
-from orchestrator.selection.toy_training import accuracy, best_accuracy, draw_toy_task, train
-from tests.selection.fleets import a_fleet
+from tests.selection.fleets import phone_runs
 
-SMALL = SimulationPlan(RoundRequest(k=8, rounds=50), clients=40)
+SMALL = SimulationPlan(k=8, rounds=30, clients=40)
 TIME, ENERGY = POLICY_METRICS[:2]
 
 
+def phones(*times_ms: float, **changes: object) -> tuple[Client, ...]:
+    """Build phones with these cold times, half as fast when hot."""
+    runs = [
+        run
+        for number, ms in enumerate(times_ms)
+        for run in phone_runs(f"P{number}", ms, 2 * ms, **changes)
+    ]
+    return build_client_table(runs).clients
+
+
+FOUR = phones(10.0, 20.0, 30.0, 40.0)
+
+
 def test_federated_averaging_learns_more_than_one_client_alone() -> None:
-    task = draw_toy_task(30, seed=3)
-    all_clients = np.arange(30)
-    weights, first = train(task, task.initial_weights, all_clients)
-    for _ in range(60):
-        weights, last = train(task, weights, all_clients)
+    task = draw_task(TaskKind.CLUSTERS, 20, seed=3)
+    everyone = np.arange(20)
+    weights, first = train(task, task.initial_weights(), everyone)
+    for _ in range(40):
+        weights, last = train(task, weights, everyone)
     assert last.mean() < first.mean()
-    assert accuracy(task, weights) > 0.85 * best_accuracy(task)
-    alone = task.initial_weights
-    for _ in range(25):
+    assert accuracy(task, weights) > 0.7 * task.best
+    alone = task.initial_weights()
+    for _ in range(10):
         alone, _ = train(task, alone, np.array([0]))
     assert accuracy(task, alone) < 0.7 * accuracy(task, weights)
 
 
+def test_a_perceptron_learns_digits_and_its_gradient_is_right() -> None:
+    task = draw_task(TaskKind.DIGITS, 12, seed=3)
+    weights, everyone = task.initial_weights(), np.arange(12)
+    before = accuracy(task, weights)
+    for _ in range(15):
+        weights, _ = train(task, weights, everyone)
+    assert accuracy(task, weights) > before + 0.15
+
+
+def test_rare_labels_are_only_on_slow_phones() -> None:
+    slowness = np.arange(50.0)
+    task = draw_task(TaskKind.CLUSTERS, 50, 1, slowness)
+    has_rare = task.label_shares[:, list(RARE_CLASSES)].sum(axis=1) > 0.01
+    assert not has_rare[:30].any()
+    assert has_rare[30:].any()
+    labels = task.data_of(np.arange(30))[1]
+    assert not np.isin(labels, RARE_CLASSES).any()
+
+
 def test_a_simulation_is_determined_by_its_seed() -> None:
-    fleet = a_fleet(5, uncertainty=np.full(5, 0.1))
-    plan = SimulationPlan(RoundRequest(k=4, rounds=5), clients=20)
-    assert simulate(fleet, ["frugal"], [7], plan) == simulate(fleet, ["frugal"], [7], plan)
-    assert simulate(fleet, ["frugal"], [7], plan) != simulate(fleet, ["frugal"], [8], plan)
+    plan = replace(SMALL, rounds=3, rhythm=True, error=0.2)
+    first, again, other = (simulate_policies(FOUR, ["frugal"], seed, plan) for seed in (7, 7, 8))
+    assert first == again
+    assert first != other
 
 
 def test_always_choosing_the_same_phones_is_faster_and_learns_less() -> None:
-    fleet = a_fleet(8)
-    world = draw_world(fleet, 1, SMALL)
-    random_, fastest = (
-        simulate_training(name, 1, world, SMALL.request) for name in ("random", "fastest")
-    )
+    outcomes = simulate_policies(FOUR, ["random", "fastest"], 1, SMALL)
+    random_, fastest = outcomes
     assert fastest.round_s < random_.round_s
     assert fastest.final_accuracy < random_.final_accuracy
     assert fastest.unfairness > random_.unfairness
+    assert fastest.mean_heat > 0.01
+
+
+def test_a_round_ends_when_enough_updates_have_arrived() -> None:
+    patient, hasty = (
+        simulate_policies(FOUR, ["random"], 1, replace(SMALL, rounds=5, over_selection=share))[0]
+        for share in (1.0, 2.0)
+    )
+    assert hasty.round_s < patient.round_s
+    assert hasty.late_updates > patient.late_updates
+    assert hasty.energy_j is not None
+    assert patient.energy_j is not None
+    assert hasty.energy_j > patient.energy_j, "phones that are not needed spend energy, too"
 
 
 def test_a_deadline_drops_late_updates_and_ends_the_round() -> None:
-    plan = SimulationPlan(RoundRequest(k=8, deadline_s=1.0, rounds=5), clients=40)
-    outcome = simulate_training("random", 1, draw_world(a_fleet(8), 1, plan), plan.request)
+    plan = replace(SMALL, deadline_s=20.0, rounds=5)
+    (outcome,) = simulate_policies(FOUR, ["random"], 1, plan)
     assert outcome.late_updates > 0
-    assert outcome.round_s <= 1.0
+    assert outcome.round_s <= 20.0
 
 
-def test_a_phone_with_an_empty_battery_is_not_chosen() -> None:
-    fleet = a_fleet(4, energy_j=np.full(4, 1.0), battery_j=np.full(4, 3e4))
-    outcome = simulate_training("random", 1, draw_world(fleet, 1, SMALL), SMALL.request)
-    assert outcome.flat_batteries > 0
+def test_radio_and_waiting_cost_energy() -> None:
+    plan = replace(SMALL, rounds=3, task=None)
+    near, far = (
+        simulate_policies(FOUR, ["random"], 1, replace(plan, model_mb=size))[0].energy_j
+        for size in (0.001, 100.0)
+    )
+    assert near is not None
+    assert far is not None
+    assert far > near + 100.0
+
+
+def test_warm_phones_are_slower() -> None:
+    cool, warm = (
+        simulate_policies(FOUR, ["random"], 1, replace(SMALL, rounds=1, warm=warm))[0]
+        for warm in (False, True)
+    )
+    assert (cool.mean_heat, warm.mean_heat > 0.1) == (0.0, True)
+    assert warm.round_s > 1.05 * cool.round_s
 
 
 def test_ratios_are_paired_by_seed_and_marked_as_bounds() -> None:
-    plan = SimulationPlan(RoundRequest(k=6, rounds=25), clients=24)
-    outcomes = simulate(a_fleet(6), ["random", "fastest"], range(3), plan)
+    plan = replace(SMALL, k=6, rounds=15, clients=24)
+    outcomes = [
+        outcome
+        for seed in range(3)
+        for outcome in simulate_policies(FOUR, ["random", "fastest"], seed, plan)
+    ]
     one, other = (
         compare_policies(outcomes, name, "random", TIME) for name in ("random", "fastest")
     )
@@ -100,7 +170,7 @@ def test_a_policy_that_missed_the_target_is_not_called_better() -> None:
 
 def an_outcome(policy: str, seed: int, time_s: float, accuracy_: float) -> SimulationOutcome:
     """Build an outcome with the fields that a comparison uses."""
-    return SimulationOutcome(policy, seed, True, 10, time_s, None, accuracy_, 1.0, 0.2, 0, 0)
+    return SimulationOutcome(policy, seed, True, 10, time_s, None, accuracy_, 1.0, 0.2, 0, 0, 0.0)
 
 
 def test_the_summary_names_where_our_policy_is_worse() -> None:
@@ -125,25 +195,44 @@ def test_the_summary_names_where_our_policy_is_worse() -> None:
 
 
 def test_an_unknown_energy_is_not_a_saving() -> None:
-    fleet = a_fleet(4, energy_j=np.array([1.0, np.nan, 1.0, 1.0]))
-    plan = SimulationPlan(RoundRequest(k=4, rounds=5), clients=12)
-    outcomes = simulate(fleet, ["random", "frugal"], [1], plan)
+    outcomes = simulate_policies(
+        tuple(replace(client, energy_mj=None) for client in FOUR),
+        ["random", "frugal"],
+        1,
+        replace(SMALL, rounds=2),
+    )
     assert {outcome.energy_j for outcome in outcomes} == {None}
     assert compare_policies(outcomes, "frugal", "random", ENERGY) is None
 
 
-def test_wrong_estimates_affect_the_server_but_not_the_phones() -> None:
-    fleet = a_fleet(6, uncertainty=np.full(6, 0.1))
-    right, wrong = (
-        draw_world(
-            fleet, 3, SimulationPlan(RoundRequest(k=4, rounds=5), clients=20, estimate_error=noise)
-        )
-        for noise in (0.0, 0.2)
-    )
+def test_every_figure_that_the_server_knows_can_be_wrong() -> None:
+    right, wrong = (draw_world(FOUR, 3, replace(SMALL, error=error)) for error in (0.0, 0.2))
     assert np.array_equal(right.actual.cold_s, wrong.actual.cold_s)
-    assert np.array_equal(right.online, wrong.online)
-    assert not np.array_equal(right.estimated.cold_s, wrong.estimated.cold_s)
-    assert not np.array_equal(right.estimated.energy_j, wrong.estimated.energy_j)
+    for figure in ("cold_s", "slowdown", "heating_s", "energy_j", "battery_j"):
+        change = getattr(wrong.estimated, figure) / getattr(right.estimated, figure)
+        assert 0.1 < np.log(change).std() < 0.3, figure
+    assert np.log(wrong.estimated_link_s / right.link_s).std() == pytest.approx(0.2, abs=0.1)
+
+
+def test_the_server_estimates_heat_from_its_own_figures() -> None:
+    seen: dict[float, list[float]] = {0.0: [], 0.5: []}
+    for error, heats in seen.items():
+        world = draw_world(FOUR, 3, replace(SMALL, error=error, rounds=3, task=None))
+
+        class Watching:
+            """Random, and keeps the heat that it was shown."""
+
+            over_selection = 1.0
+
+            def choose(  # type: ignore[no-untyped-def]
+                self, state, request, rng, heats=heats
+            ):
+                heats.append(float(state.heat.mean()))
+                return POLICIES["random"]().choose(state, request, rng)
+
+        assert simulate_training("watching", Watching, world).mean_heat > 0
+    assert seen[0.0][0] == seen[0.5][0] == 0.0
+    assert 0 < seen[0.0][1] != pytest.approx(seen[0.5][1])
 
 
 def test_gini_measures_unfairness() -> None:
@@ -151,28 +240,42 @@ def test_gini_measures_unfairness() -> None:
     assert gini(np.eye(10)[0]) == pytest.approx(0.9)
 
 
-@pytest.mark.slow
-def test_frugal_beats_random_on_thirty_seeds_even_with_wrong_figures() -> None:
-    rng = np.random.default_rng(5)
-    fleet = a_fleet(
-        30,
-        cold_s=rng.lognormal(-3.5, 0.5, 30),
-        slowdown=rng.uniform(1, 2, 30),
-        uncertainty=np.full(30, 0.1),
+def test_a_contest_has_a_row_per_scenario_with_the_worst_first() -> None:
+    plans = [replace(each.plan, rounds=2, clients=20, k=5) for each in SCENARIOS[:2]]
+    rows = worst_first(
+        run_scenario(FOUR, replace(scenario, plan=plan), range(2))
+        for scenario, plan in zip(SCENARIOS, plans, strict=False)
     )
-    for noise in (0.0, 0.2):
-        plan = SimulationPlan(RoundRequest(k=10, rounds=120), estimate_error=noise)
-        outcomes = simulate(fleet, ["random", "frugal"], range(30), plan)
-        for goal, limit in ((TIME, 1.0), (ENERGY, 1.05)):
-            paired = compare_policies(outcomes, "frugal", "random", goal)
-            assert paired is not None
-            assert paired.high < limit
+    assert {entry.policy for entry in rows[0].entries} >= {"random", "oort", "frugal"}
+    assert rows[0].ours.time.value >= rows[1].ours.time.value
+    assert set(rows[0].terms) == set(rows[1].terms)
+
+
+def test_the_scenarios_are_those_that_were_agreed() -> None:
+    from orchestrator.commands.select_simulate import SCENARIO_NAMES
+
+    assert tuple(scenario.name for scenario in SCENARIOS) == SCENARIO_NAMES
+    assert len(SCENARIOS) >= 8
+
+
+@pytest.mark.slow
+def test_the_clock_of_a_hundred_thousand_clients_is_fast() -> None:
+    import time
+
+    plan = SimulationPlan(k=100, clients=100_000, rounds=100, task=None)
+    started = time.process_time()
+    for policy in ("random", "oort", "frugal"):
+        simulate_policies(FOUR, [policy], 1, plan)
+        assert time.process_time() - started < 60
+        started = time.process_time()
 
 
 def test_every_policy_has_a_name_on_the_command_line() -> None:
-    from orchestrator.commands.select_export import CONSUMER_NAMES
+    from orchestrator.commands.select_export import CONSUMER_NAMES, LINK_NAMES
     from orchestrator.commands.select_options import POLICY_NAMES
     from orchestrator.export.federated import CONSUMERS
+    from orchestrator.selection.population import LINKS
 
     assert tuple(POLICIES) == POLICY_NAMES
     assert tuple(CONSUMERS) == CONSUMER_NAMES
+    assert tuple(LINKS) == LINK_NAMES

@@ -1,68 +1,116 @@
-"""FLASH: mean and deviation of the batch time per device, and a network file in kB/s.
+"""FLASH: the batch time of every client, a behaviour trace, and a network file in kB/s.
 
 FLASH has the times of three devices in its source code, so the export includes a small program that
-replaces that part and reads the table.
+replaces that part and reads the table. The trace names the clients of the table as its device
+models, so that every user of the trace gets the times of its client.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
-from orchestrator.selection.client_types import Client, ClientTable
+import numpy as np
 
-TIMES, SPEEDS, PHONES = "train_time.json", "speed_distri.json", "measured_phones.py"
+from orchestrator.export.federated.consumer_files import (
+    MODEL_KBIT,
+    Consumer,
+    ConsumerRounds,
+    FleetExport,
+)
+from orchestrator.selection.client_types import Client
+
+TIMES, SPEEDS, TRACES = "train_time.json", "speed_distri.json", "state_traces.json"
+PHONES = "measured_phones.py"
 P90_DEVIATIONS = 1.2816  # of a normal distribution: standard deviations above the mean
+TRACE_START = datetime(2020, 1, 2, tzinfo=UTC)  # the reference time of FLASH
+KB_PER_KBIT, KIB = 1 / 8, 1.024
 
 
-def render_files(table: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
-    """Return the table of training times, the program that reads it, and the network speeds."""
-    assert link is not None
-    devices = {
-        client.phone: {
-            "model": client.model,
-            "mean_ms": batch_ms(client, table.batch),
-            "sd_ms": _deviation_ms(client, table.batch),
-        }
-        for client in table.clients
+def render_files(export: FleetExport) -> Mapping[str, bytes]:
+    """Return the training times, the program that reads them, the trace and the speeds."""
+    population, names = export.population, export.names
+    batch_ms = export.sample_ms * export.batch
+    spread = np.array([_relative_deviation(client, export.batch) for client in population.phones])
+    sd_ms = batch_ms * spread[population.phone_of]
+    models = [client.model for client in population.phones]
+    rows = zip(names, population.phone_of.tolist(), batch_ms.tolist(), sd_ms.tolist(), strict=True)
+    times = {
+        "batch": export.batch,
+        "samples": export.samples,
+        "clients": {name: [models[phone], mean, sd] for name, phone, mean, sd in rows},
     }
-    network = {
-        "down_u": link.down_kbps / 8,
-        "down_sigma": 0.0,
-        "up_u": link.up_kbps / 8,
-        "up_sigma": 0.0,
+    down, up = export.links
+    speeds = {
+        name: {"down_u": d, "down_sigma": 0.0, "up_u": u, "up_sigma": 0.0}
+        for name, d, u in zip(
+            names, (down * KB_PER_KBIT / KIB).tolist(), (up * KB_PER_KBIT).tolist(), strict=True
+        )
     }
-    speeds = {client.phone: network for client in table.clients}
     return {
-        TIMES: (json.dumps({"batch": table.batch, "devices": devices}, indent=1) + "\n").encode(),
-        SPEEDS: (json.dumps(speeds, indent=1) + "\n").encode(),
+        TIMES: (json.dumps(times) + "\n").encode(),
+        SPEEDS: (json.dumps(speeds) + "\n").encode(),
+        TRACES: (json.dumps(_traces(export, names)) + "\n").encode(),
         PHONES: Path(__file__).with_name(PHONES).read_bytes(),
     }
 
 
-def _deviation_ms(client: Client, batch: int) -> float:
+def _traces(export: FleetExport, names: list[str]) -> dict[str, dict[str, str]]:
+    """Return the events of every client: FLASH's users are ready while charging and locked."""
+    end = _stamp(export.population.availability.period_s)
+    begin = f"{_stamp(0.0)}\twifi\n{_stamp(0.0)}\tscreen_lock\n"
+    return {
+        str(number): {
+            "guid": name,
+            "model": name,
+            "messages": begin
+            + "".join(
+                f"{_stamp(start)}\tbattery_charged_on\n{_stamp(stop)}\tbattery_charged_off\n"
+                for start, stop in windows
+            )
+            + f"{end}\tscreen_off\n",
+        }
+        for number, (name, windows) in enumerate(zip(names, export.windows, strict=True))
+    }
+
+
+def _stamp(seconds: float) -> str:
+    moment = TRACE_START + timedelta(seconds=round(seconds))
+    return moment.replace(tzinfo=None).isoformat(" ")
+
+
+def _relative_deviation(client: Client, batch: int) -> float:
     """Derive the deviation from the 90th percentile of cold batches, assumed to be normal."""
     if client.batch_p90_ms is None:
         return 0.0
-    cold_ms = client.cold_ms.value * batch
-    share = max(0.0, client.batch_p90_ms / cold_ms - 1) / P90_DEVIATIONS
-    return share * batch_ms(client, batch)
+    return max(0.0, client.batch_p90_ms / (client.cold_ms.value * batch) - 1) / P90_DEVIATIONS
 
 
-def read_batch_ms(contents: Mapping[str, bytes], _: int) -> Sequence[float]:
-    """Return the means, around which FLASH draws the time of a batch."""
-    return [row["mean_ms"] for row in json.loads(contents[TIMES])["devices"].values()]
+def read_rounds(contents: Mapping[str, bytes], samples: float, batch: int) -> ConsumerRounds:
+    """Use the means, around which FLASH draws the time of a batch, and its formula for links."""
+    rows = json.loads(contents[TIMES])["clients"].values()
+    speeds = json.loads(contents[SPEEDS]).values()
+    down, up = (np.array([row[side] for row in speeds]) for side in ("down_u", "up_u"))
+    model_bytes = MODEL_KBIT * 1000 / 8
+    return ConsumerRounds(
+        np.array([mean for _, mean, _ in rows]) * samples / batch / 1000,
+        model_bytes / 1024 / down + model_bytes / up / 1000,
+    )
 
 
 FLASH = Consumer(
     name="flash",
     title="FLASH",
     conventions=(
-        "measured_phones.py replaces FLASH's Device_Util; its first lines explain how",
-        "mean_ms, sd_ms: of one batch; the deviation is that of the 90 % quantile of cold batches",
-        "down_u, up_u: kB/s (kbit/s / 8) from --link-kbps; their spread is unknown, so it is 0",
+        "measured_phones.py replaces FLASH's Device_Util; its first lines say where files go",
+        "mean, deviation: ms of one batch; the deviation is that of the 90 % quantile of cold "
+        "batches",
+        "state_traces: every window of availability is written as a time on the charger, on "
+        "Wi-Fi and locked, which is when FLASH lets a user take part",
+        "down_u, up_u: kB/s; FLASH draws the link of a user at random from this file, so links "
+        "do not stay with their clients",
     ),
     needs_link=True,
     render_files=render_files,
-    read_batch_ms=read_batch_ms,
+    read_rounds=read_rounds,
 )

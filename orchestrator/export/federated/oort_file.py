@@ -3,45 +3,52 @@
 Oort computes the time of a round as 3 · batch · steps / compute_speed + model_size / bandwidth: the
 inverse of FedScale's unit under the same name. The factor 3 turns inference into training and
 cannot be set, so three times the measured speed is written. Clients are numbered from 1 and look up
-their number modulo the length of the file, but never 0; so the file has one entry more than phones.
+their number modulo the length of the file, but 1 instead of 0. So the file has twice as many
+entries as clients, less one of the first client: however far the numbers go, all count equally.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+
+import numpy as np
 
 from orchestrator.export.federated import plain_pickle
-from orchestrator.export.federated.consumer_files import Consumer, NetworkLink, batch_ms
-from orchestrator.selection.client_types import ClientTable
+from orchestrator.export.federated.consumer_files import (
+    MODEL_KBIT,
+    Consumer,
+    ConsumerRounds,
+    FleetExport,
+)
+from orchestrator.export.federated.fedscale import FACTOR, KIBIT
 
-FACTOR = 3.0
 PROFILES, DURATIONS = "client_profiles.pickle", "client_durations.json"
 
 
-def render_files(table: ClientTable, link: NetworkLink | None) -> Mapping[str, bytes]:
+def render_files(export: FleetExport) -> Mapping[str, bytes]:
     """Return the file for --client_path, and one for register_client and update_duration."""
-    assert link is not None
-    speeds = [
-        [FACTOR * 1000 * table.batch / batch_ms(client, table.batch), link.harmonic_mean_kbps / 2]
-        for client in table.clients
-    ]
+    speed = (FACTOR * 1000 / export.sample_ms).tolist()
+    bandwidth = (export.harmonic_kbps / KIBIT / 2).tolist()
+    profiles = [list(pair) for pair in zip(speed, bandwidth, strict=True)]
+    entries = [profiles[0], *profiles, *profiles[1:]]  # entry 0 is never looked up
     durations = {
-        str(index + 1): {
-            "phone": client.phone,
-            "duration_s_per_sample": batch_ms(client, table.batch) / table.batch / 1000,
-        }
-        for index, client in enumerate(table.clients)
+        "samples": export.samples,
+        "batch": export.batch,
+        "clients": {
+            str(number + 1): round_s for number, round_s in enumerate(export.round_s.tolist())
+        },
     }
     return {
-        PROFILES: plain_pickle.dump(dict(enumerate([speeds[0], *speeds]))),
-        DURATIONS: (json.dumps(durations, indent=1) + "\n").encode(),
+        PROFILES: plain_pickle.dump(dict(enumerate(entries))),
+        DURATIONS: (json.dumps(durations) + "\n").encode(),
     }
 
 
-def read_batch_ms(contents: Mapping[str, bytes], batch: int) -> Sequence[float]:
-    """Apply Oort's formula for one training step, and its lookup of a client."""
+def read_rounds(contents: Mapping[str, bytes], samples: float, _: int) -> ConsumerRounds:
+    """Apply Oort's formula, and its lookup of a client."""
     profiles = plain_pickle.load(contents[PROFILES])
-    clients = range(1, len(profiles))
-    return [1000 * FACTOR * batch / profiles[max(1, k % len(profiles))][0] for k in clients]
+    n = len(json.loads(contents[DURATIONS])["clients"])
+    rows = np.array([profiles[max(1, k % len(profiles))] for k in range(1, n + 1)])
+    return ConsumerRounds(FACTOR * samples / rows[:, 0], MODEL_KBIT / KIBIT / rows[:, 1])
 
 
 OORT = Consumer(
@@ -50,11 +57,14 @@ OORT = Consumer(
     conventions=(
         "client_profiles, for --client_path: compute_speed and bandwidth, by client, from 1",
         "compute_speed: training samples per second x 3, because Oort multiplies the work by 3",
-        "bandwidth: kbit/s of download and upload together, because Oort counts model_size once",
-        "entry 0 is never looked up; without it the last client would get the first entry",
-        "client_durations: multiply by a client's samples per round for update_duration",
+        "bandwidth: of download and upload together, in units of 1024 bits per second, because "
+        "Oort counts model_size once",
+        "every client has two entries, the first has one more that is never looked up: so "
+        "numbers beyond the length of the file use all clients equally often",
+        "client_durations: seconds of a round of the stated samples, for update_duration",
+        "use the batch size and steps of the duty cycle; Oort cannot check them",
     ),
     needs_link=True,
     render_files=render_files,
-    read_batch_ms=read_batch_ms,
+    read_rounds=read_rounds,
 )

@@ -1,0 +1,1 @@
+"""A Flower app whose nodes are the clients of a measured fleet."""
