@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from agent.collect.runner_output import LINE_BYTES_MAX, RunnerOutput, StepWindow
 from agent.deadline import Deadline
-from agent.phone.kernel_nodes import first_number, plausible_temp_c
+from agent.phone.kernel_nodes import first_number, plausible_temp_c, usual_supply_node
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import READINGS, lane_file
 from agent.phone.shell_command import ShellCommand, ShellResult, parse_complete_nodes
@@ -115,7 +115,8 @@ def parse_readings(content: bytes) -> Readings:
         if not isinstance(record, dict):
             continue
         if record.get("line") == "nodes" and isinstance(record.get("paths"), list):
-            paths, moments, rows = tuple(str(path) for path in record["paths"]), [], []
+            named = (usual_supply_node(str(path)) for path in record["paths"])
+            paths, moments, rows = tuple(named), [], []
         elif record.get("line") == "reading":
             t_ns, values = record.get("t_ns"), record.get("v")
             if not isinstance(values, list) or len(values) != len(paths):
@@ -130,6 +131,10 @@ def parse_readings(content: bytes) -> Readings:
 
 def readings_from_snapshots(samples: Sequence[tuple[float, Mapping[str, str]]]) -> Readings:
     """Bring nodes that the agent itself read into the form of the sampler's readings."""
+    samples = [
+        (t_s, {usual_supply_node(path): text for path, text in nodes.items()})
+        for t_s, nodes in samples
+    ]
     paths = tuple(sorted({path for _, nodes in samples for path in nodes}))
     columns: dict[str, list[NodeValue]] = {
         path: [_node_value(nodes.get(path)) for _, nodes in samples] for path in paths

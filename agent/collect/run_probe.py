@@ -30,6 +30,7 @@ from agent.phone.kernel_nodes import (
     hottest_c,
     parse_cpu_coolers,
     policy_node,
+    supply_node,
     used_clusters,
 )
 from agent.phone.phone_driver import Phone
@@ -140,7 +141,13 @@ class RunProbe:
         """The command that reads the nodes of a snapshot."""
         zones = (zone.path for zone in self.facts.cpu_zones)
         residency = (residency_node(self.facts, policy) for policy in self.requested_khz)
-        return read_nodes_command([UPTIME, BOOT_ID, FULL_CHARGE, MEMINFO, *zones, *residency])
+        return read_nodes_command(
+            [UPTIME, BOOT_ID, self._full_charge_node, MEMINFO, *zones, *residency]
+        )
+
+    @property
+    def _full_charge_node(self) -> str:
+        return supply_node(FULL_CHARGE, self.facts.gauge_supply)
 
     def parse_snapshot(self, nodes: Mapping[str, str]) -> ProbeSnapshot:
         """Parse the nodes of a snapshot."""
@@ -152,7 +159,7 @@ class RunProbe:
                 policy: nodes.get(residency_node(self.facts, policy), "")
                 for policy in self.requested_khz
             },
-            full_charge_uah=first_number(nodes.get(FULL_CHARGE, "")),
+            full_charge_uah=first_number(nodes.get(self._full_charge_node, "")),
             swap_used_kb=swap_used_kb(memory),
             available_kb=memory.get("MemAvailable"),
             uptime_s=_parse_uptime_s(nodes.get(UPTIME, "")),
@@ -176,7 +183,10 @@ def build_run_probe(
         coolers=coolers,
         rails=find_rail_meters(nodes),
         requested_gpu_khz=applied.gpu_khz,
-        battery_nodes=(*POWER_NODES, POWER) if POWER in nodes else POWER_NODES,
+        battery_nodes=tuple(
+            supply_node(path, phone.facts.gauge_supply)
+            for path in (*POWER_NODES, *([POWER] if POWER in nodes else []))
+        ),
         backlights={
             path.replace("/max_brightness", "/brightness"): highest
             for path, text in nodes.items()

@@ -19,11 +19,10 @@ from agent.phone.facts_file import (
     as_paths,
     group_clocks,
 )
-from agent.phone.kernel_nodes import CPU, SUPPLY, THERMAL
+from agent.phone.kernel_nodes import CPU, GAUGE_SUPPLIES, SUPPLY, THERMAL
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.phone_reading import (
-    BATTERY,
     PROBE_NODES,
     PROPERTIES,
     SERIAL_PROPERTIES,
@@ -37,10 +36,11 @@ REMOVED = "removed"
 _MORE_NODES = (
     f"{THERMAL}/cooling_device*/type",
     f"{SUPPLY}/*/type",
-    f"{BATTERY}/voltage_now",
-    f"{BATTERY}/charge_full",
-    f"{BATTERY}/charge_counter",
-    f"{BATTERY}/status",
+    *(
+        f"{SUPPLY}/{supply}/{name}"
+        for supply in GAUGE_SUPPLIES
+        for name in ("voltage_now", "charge_full", "charge_counter", "status")
+    ),
     f"{CPU}/cpu*/cpufreq/scaling_governor",
     f"{CPU}/cpu*/cpufreq/scaling_driver",
     f"{CPU}/cpu*/cpufreq/scaling_cur_freq",

@@ -10,6 +10,8 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 CPU = "/sys/devices/system/cpu"
 THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
+# Where the fuel gauge may be: on most phones; on Huawei phones; on some Qualcomm kernels.
+GAUGE_SUPPLIES = ("battery", "Battery", "bms")
 # A Raspberry Pi lowers its clocks below what cpufreq shows; only its firmware knows.
 FIRMWARE_THROTTLING = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
@@ -105,6 +107,35 @@ def hottest_c(zones: tuple[ThermalZone, ...], nodes: Mapping[str, str]) -> float
     """The highest plausible temperature of some zones; None if there is none."""
     temps = [plausible_temp_c(whole_number(nodes.get(zone.path, "")), zone.scale) for zone in zones]
     return max((temp for temp in temps if temp is not None), default=None)
+
+
+def supply_node(path: str, supply: str) -> str:
+    """The path of a node of the supply `battery` on a phone that names it differently."""
+    return path.replace(f"{SUPPLY}/battery/", f"{SUPPLY}/{supply}/", 1)
+
+
+def usual_supply_node(path: str) -> str:
+    """The path that a node of the battery has on most phones."""
+    supply, _, name = path.removeprefix(f"{SUPPLY}/").partition("/")
+    return f"{SUPPLY}/battery/{name}" if name and supply in GAUGE_SUPPLIES else path
+
+
+def gauge_supply(nodes: Mapping[str, str]) -> str:
+    """The supply that shows the battery's current, or else its level."""
+    for name in ("current_now", "capacity"):
+        for supply in GAUGE_SUPPLIES:
+            if whole_number(nodes.get(f"{SUPPLY}/{supply}/{name}", "")) is not None:
+                return supply
+    return GAUGE_SUPPLIES[0]
+
+
+def with_usual_supply(nodes: Mapping[str, str]) -> dict[str, str]:
+    """The nodes with those of the battery under their usual names."""
+    supply = gauge_supply(nodes)
+    chosen = {
+        usual_supply_node(path): text for path, text in nodes.items() if f"/{supply}/" in path
+    }
+    return {**nodes, **chosen}
 
 
 def parse_cpu_coolers(nodes: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,15 @@ from agent.phone.battery_wear import HEALTH, WEAR_NODES
 from agent.phone.computer_nodes import COMPUTER_NODES
 from agent.phone.cpu_clusters import CLUSTER_NODES, offline_clusters, parse_clusters
 from agent.phone.gpu_probe import GPU_NODES, parse_gpu
-from agent.phone.kernel_nodes import CPU, SUPPLY, clock_node, first_number
+from agent.phone.kernel_nodes import (
+    CPU,
+    GAUGE_SUPPLIES,
+    SUPPLY,
+    clock_node,
+    first_number,
+    supply_node,
+    with_usual_supply,
+)
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.power_meters import METER_NODES, POWERCAP, find_rail_meters
@@ -56,10 +64,11 @@ PROBE_NODES = (
     UPTIME,
     *CLUSTER_NODES,
     *ZONE_NODES,
-    f"{BATTERY}/capacity",
-    f"{BATTERY}/temp",
-    *WEAR_NODES,
-    *GAUGES,
+    *(
+        supply_node(path, supply)
+        for supply in GAUGE_SUPPLIES
+        for path in (f"{BATTERY}/capacity", f"{BATTERY}/temp", *WEAR_NODES, *GAUGES)
+    ),
     "/proc/self/status",
     *GPU_NODES,
     *METER_NODES,
@@ -106,7 +115,11 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
     denied = _ENERGY_COUNTER not in nodes and (
         phone.shell(["test", "-e", _ENERGY_COUNTER], deadline).status == 0
     )
-    battery = "" if HEALTH in nodes or not sdk else phone.shell(_DUMP_BATTERY, deadline).text
+    battery = (
+        ""
+        if HEALTH in with_usual_supply(nodes) or not sdk
+        else phone.shell(_DUMP_BATTERY, deadline).text
+    )
     power_stats, rails = _find_power_stats(phone, nodes, sdk, deadline)
     return PhoneReading(
         properties=properties,

@@ -13,6 +13,7 @@ from agent.phone.kernel_nodes import (
     hottest_c,
     is_cooler_active,
     parse_level_pct,
+    supply_node,
 )
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
@@ -43,7 +44,8 @@ def take_snapshot(
     """
     zones, body = phone.facts.cpu_zones, phone.facts.body_zone
     body_zones = (body,) if body is not None else ()
-    paths = [UPTIME, BATTERY_LEVEL, *(zone.path for zone in (*zones, *body_zones)), *coolers]
+    level = supply_node(BATTERY_LEVEL, phone.facts.gauge_supply)
+    paths = [UPTIME, level, *(zone.path for zone in (*zones, *body_zones)), *coolers]
     nodes = phone.read_nodes([*paths, *power_nodes], deadline)
     t_s, temp_c = phone.observe_uptime(nodes.get(UPTIME, "")), hottest_c(zones, nodes)
     if temp_c is not None:
@@ -52,7 +54,7 @@ def take_snapshot(
         idle = {path: nodes[path] for path in power_nodes if path in nodes}
         phone.idle_samples = [*phone.idle_samples[-IDLE_SAMPLES_MAX:], (t_s, idle)]
     capped = any(is_cooler_active(path, nodes.get(path)) for path in coolers)
-    level_pct = parse_level_pct(nodes.get(BATTERY_LEVEL, ""))
+    level_pct = parse_level_pct(nodes.get(level, ""))
     if level_pct is not None:
         phone.watch_battery(t_s, level_pct)
     return PhoneSnapshot(t_s, temp_c, level_pct, capped)

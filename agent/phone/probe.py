@@ -6,6 +6,7 @@ What it makes of a reading is a pure function.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from agent.deadline import Deadline
 from agent.phone.battery_wear import parse_battery_condition
@@ -17,9 +18,11 @@ from agent.phone.kernel_nodes import (
     CPU,
     clock_node,
     first_number,
+    gauge_supply,
     parse_cpus,
     plausible_temp_c,
     whole_number,
+    with_usual_supply,
     zone_scale,
 )
 from agent.phone.phone_driver import Phone, measure_clock_ratio
@@ -77,6 +80,8 @@ def interpret_reading(
     reading: PhoneReading, serial: str, info: RunnerInfo | str, runner: str = ""
 ) -> PhoneFacts:
     """What a phone is and can do; `info` of its runner is a sentence if there is none."""
+    supply = gauge_supply(reading.nodes)
+    reading = replace(reading, nodes=with_usual_supply(reading.nodes))
     nodes = reading.nodes
     provenance = None if isinstance(info, str) else info.provenance
     clusters = parse_clusters(nodes) or parse_cores(nodes)
@@ -98,6 +103,7 @@ def interpret_reading(
         zones=tuple(at.zone for at in examined if at.use in _TEMPERATURES),
         gpu=capabilities.gpu,
         charging=capabilities.charging,
+        gauge_supply=supply,
         shell_cpus=capabilities.shell_cpus,
         second_threads=parse_second_threads(nodes),
         fixed_performance=capabilities.fixed_performance,

@@ -30,6 +30,7 @@ _SUFFIX = ".toml"
 _ROLES = ("little", "mid", "big", "prime")
 _ROLES_OF = {1: (2,), 2: (0, 2), 3: (0, 2, 3), 4: (0, 1, 2, 3)}
 _CPU = "/sys/devices/system/cpu"
+_POWER, _SUPPLIES = "/sys/class/power_supply", ("battery", "Battery", "bms")
 _BATTERY_LEAVES = (
     *("capacity", "status", "temp", "current_now", "voltage_now", "charge_counter", "charge_full"),
     *("charge_full_design", "cycle_count", "health", "input_suspend", "charging_enabled"),
@@ -117,6 +118,7 @@ def _profile(facts: Mapping[str, Any], name: str) -> PhoneProfile:
         ),
         "throttle": _throttles(base, zones, [part.role for part in cluster]),
         "gpu": _gpu(base, nodes),
+        "battery": base.battery.model_copy(update={"supply": _supply({*nodes})}),
         "rails": "odpm" if "power_stats" in facts else None,
         "levels": {},
         "fitted": None,
@@ -248,8 +250,14 @@ def _hidden_zones(base: PhoneProfile) -> list[str]:
 
 def _hidden_battery_nodes(captured: AbstractSet[str]) -> list[str]:
     """Nodes of the model's battery that the captured phone has not, or does not show."""
-    paths = (f"/sys/class/power_supply/battery/{leaf}" for leaf in _BATTERY_LEAVES)
+    paths = (f"{_POWER}/{_supply(captured)}/{leaf}" for leaf in _BATTERY_LEAVES)
     return [path for path in paths if path not in captured]
+
+
+def _supply(captured: AbstractSet[str]) -> str:
+    """The folder of the fuel gauge, as the vendor names it."""
+    shown = (name for name in _SUPPLIES if f"{_POWER}/{name}/current_now" in captured)
+    return next(shown, _SUPPLIES[0])
 
 
 def _throttles(

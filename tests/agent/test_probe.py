@@ -1,17 +1,22 @@
 """The probe: what a phone is, and what can be controlled on it."""
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent.collect.energy import CURRENT
+from agent.collect.readings import parse_readings, readings_from_snapshots
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.capabilities import Capabilities, summarize_control
+from agent.phone.kernel_nodes import SUPPLY, gauge_supply, supply_node, with_usual_supply
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME
+from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.probe import parse_serial
 from agent.phone.runner_install import RunnerInfo, install_working_runner, read_runner_info
 from kernels.runner_builds import RunnerBuild, runner_for
@@ -43,12 +48,36 @@ def test_facts_of_a_rooted_phone(phone: Phone, virtual_phone: VirtualPhone) -> N
 
 
 def test_facts_of_a_phone_with_two_clusters(adb: AdbServer, start_phone: StartPhone) -> None:
-    facts = open_phone(adb, start_phone("huawei-honor-8").address).facts
+    phone = open_phone(adb, start_phone("huawei-honor-8").address)
+    facts = phone.facts
     assert [cluster.cpus for cluster in facts.clusters] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert [zone.type for zone in facts.cpu_zones] == ["cluster0", "cluster1"]
     assert [cluster.folder for cluster in facts.clusters] == [CORE_FOLDER % 0, CORE_FOLDER % 4]
     assert all(cluster.ladder_khz for cluster in facts.clusters)
     assert choose_cores(facts, "big4").mask == 0xF0
+    # Huawei writes the name of the battery with a capital letter.
+    assert facts.gauge_supply == "Battery"
+    assert facts.battery is not None
+    assert any("fuel gauge" in text for text in facts.controlled)
+    assert take_snapshot(phone, power_nodes=[supply_node(CURRENT, "Battery")]).battery_pct
+    assert readings_from_snapshots(phone.idle_samples).series(CURRENT)
+
+
+def test_the_gauge_is_found_where_the_vendor_has_put_it() -> None:
+    def nodes(**supplies: str) -> dict[str, str]:
+        return {f"{SUPPLY}/{name}/current_now": text for name, text in supplies.items()}
+
+    assert gauge_supply(nodes(battery="-1200", bms="-1100")) == "battery"
+    assert gauge_supply(nodes(battery="", bms="-1100")) == "bms"
+    assert gauge_supply({f"{SUPPLY}/Battery/capacity": "80"}) == "Battery"
+    assert gauge_supply({}) == "battery"
+    assert with_usual_supply(nodes(bms="-1100"))[CURRENT] == "-1100"
+    lines: list[dict[str, object]] = [
+        {"line": "nodes", "paths": [supply_node(CURRENT, "bms"), "/sys/class/power_supply"]}
+    ]
+    lines += [{"line": "reading", "t_ns": 1, "v": [-5, 1]}]
+    found = parse_readings("\n".join(map(json.dumps, lines)).encode())
+    assert found.series(CURRENT) == [(1, -5)]
 
 
 def test_the_runner_is_pushed_once(

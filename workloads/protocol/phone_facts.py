@@ -151,6 +151,9 @@ class PhoneFacts(WireModel):
     zones: tuple[ThermalZone, ...] = Field(default=(), description="all with plausible values")
     gpu: Gpu | None = None
     charging: ChargingSwitch | None = None
+    gauge_supply: str = Field(
+        default="battery", description="folder of the fuel gauge below /sys/class/power_supply"
+    )
     gauge: FuelGauge | None = Field(default=None, description="None until the first run")
     shell_cpus: tuple[int, ...] = Field(default=(), description="cores in the cpuset of the shell")
     second_threads: tuple[int, ...] = Field(

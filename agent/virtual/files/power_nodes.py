@@ -54,7 +54,7 @@ def battery_tenths_c(soc: Soc) -> int:
 
 def add_power_nodes(tree: FileTree, soc: Soc) -> None:
     """Add battery and charger to the tree."""
-    supplies = {"battery": _battery_nodes(soc), "usb": _usb_nodes(soc)}
+    supplies = {soc.battery.profile.supply: _battery_nodes(soc), "usb": _usb_nodes(soc)}
     for supply, nodes in supplies.items():
         for leaf, node in nodes.items():
             tree.add_node(f"{_SUPPLY}/{supply}/{leaf}", node)

@@ -141,6 +141,7 @@ class BatteryProfile(_ProfilePart):
     discharge_sign: Literal[-1, 1]  # sign of current_now while discharging
     current_unit: Literal["uA", "mA"] = "uA"
     gauge_period_s: float = 1.0
+    supply: Literal["battery", "Battery", "bms"] = "battery"  # as the vendor names it
     charging_switch: Literal["input_suspend", "charging_enabled", "none"] = "none"
 
 

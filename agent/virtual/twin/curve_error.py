@@ -156,4 +156,6 @@ def _test_rows(
     estimate = model.estimate(soc, part, [float(clocks[i]) for i in tested])
     errors = np.log(estimate.milliwatts) - log_mw[tested]
     for i, error, spread in zip(tested, errors, estimate.spread, strict=True):
-        yield LeftOutPoint(soc.id, part.role, float(clocks[i]), left_out, float(error), float(spread))
+        yield LeftOutPoint(
+            soc.id, part.role, float(clocks[i]), left_out, float(error), float(spread)
+        )
