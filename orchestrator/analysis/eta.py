@@ -1,73 +1,289 @@
-"""Estimates when a sweep will be finished, from the remaining runs and past run times. Pure.
+"""Estimates when a sweep will be finished, as a distribution over what is uncertain. Pure.
 
-Phones work in parallel, so the last one to finish decides. Until a run has ended there is no
-estimate.
+A phone works in cycles: from the end of one attempt to the end of the next, with cooling, charging
+and the runs of other sweeps in between. How long the next cycles take is known from this sweep's
+own ones: best from the same cell on the same phone, then from the same cell on other phones, then
+from other cells. The less is known, the wider the interval. A cycle that already takes longer than
+usual is expected to go on for about as long again. Cycles several times as long as usual are
+interruptions, such as charging: how often they come and how long they last is drawn separately. The
+last phone decides, so ends are drawn for all phones at once. Phones that get no runs have no end:
+then it is unknown, and the reason is said.
 """
 
 import math
+import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean, pvariance
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import NamedTuple
 
-DEVIATIONS_TO_P90 = 1.2816  # of a normal distribution
-MEAN_ERROR_MIN = 0.05  # relative error of a mean, however many runs it is based on
+DRAWS, DRAWS_MIN, PHONES_DRAWN = 200, 50, 20_000  # many phones are drawn less often
+GAP_MAX = 10.0  # a longer pause between runs, in usual durations, was an outage
+RUN_SPREAD, RUN_SPREAD_WEIGHT = 0.25, 4.0  # of one cycle, until this many have shown their own
+CELL_SPREAD = 0.6  # of a cell that no phone has run
+PHONE_SPREAD = 0.2  # of a cell that only other phones have run
+COMMON_SPREAD = 0.1  # of whatever slows all phones at once, such as a warm room
+RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
+INTERRUPTED = 3.0  # times the usual cycle
+INTERRUPTION_PRIOR = (0.8, 25.0)  # events, in so many cycles
+INTERRUPTION_CYCLES, INTERRUPTION_SPREAD = 8.0, 1.0  # usual length in cycles, and its spread
+OWN_WEIGHT = 2.0  # of the estimate from other phones, in own cycles
+
+Cell = tuple[str, str]  # digests of case and condition
+
+
+class EndedAttempt(NamedTuple):
+    """An attempt that has ended: on which phone, what, and when."""
+
+    phone: str
+    cell: Cell
+    started_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True)
+class SweepRest:
+    """What is left of a sweep, and what is known about how long it takes."""
+
+    now_s: float
+    left: Mapping[str, Mapping[Cell, int]]  # runs by phone and cell
+    ended: Sequence[EndedAttempt]
+    runs_done: int = 0  # that are not repeated
+    attempts_lost: int = 0  # void or failed, and repeated
+    absent: Mapping[str, str] = field(default_factory=dict)  # phones without runs now, and why
+    competitors: int = 0  # other sweeps with runs left on these phones
+    needed: tuple[float, float] = (1.0, 1.0)  # share of the runs left that a stop rule may leave
 
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """Seconds until the end: the expected time, and its 80 % interval."""
+    """Seconds until the end: the median, and its 80 % interval, unless it is unknown."""
 
     likely_s: float
     early_s: float
     late_s: float
     phone: str  # expected to finish last
     finished: int  # ended attempts that the estimate is based on
-    untimed: int = 0  # remaining runs of a kind of which none has ended yet
+    untimed: int = 0  # remaining runs of a cell of which none has ended yet
+    unknown: str = ""  # why the end is unknown; the times are then those of the other phones
 
 
-def estimate_remaining(
-    left: Mapping[str, Mapping[str, int]],
-    durations: Mapping[str, Sequence[float]],
-    attempts_per_run: float = 1.0,
-) -> RemainingTime | None:
-    """Estimate the remaining time from the runs left by phone and kind, and past seconds by kind.
+class _Work(NamedTuple):
+    """What a phone has left: mean and variance in seconds, cycles, and the time that is a guess."""
 
-    A kind of which no run has ended yet is assumed to take the mean of all others, and is counted
-    as untimed. `attempts_per_run` is the mean number of attempts that a run has needed so far.
-    """
-    all_durations = [seconds for group in durations.values() for seconds in group]
-    if not all_durations:
-        return None
-    ends = [
-        (*_phone_end(kinds, durations, all_durations, attempts_per_run), phone)
-        for phone, kinds in left.items()
-        if any(kinds.values())
-    ]
-    if not ends:
-        return RemainingTime(0.0, 0.0, 0.0, "", len(all_durations))
-    likely, _, phone = max(ends)
-    late = max(mean + DEVIATIONS_TO_P90 * deviation for mean, deviation, _ in ends)
-    early = max(max(0.0, mean - DEVIATIONS_TO_P90 * deviation) for mean, deviation, _ in ends)
+    mean_s: float
+    variance: float
+    cycles: int
+    guessed_s: float
+
+
+def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
+    """Estimate the remaining time; None until an attempt has ended."""
+    history = _CycleHistory(rest.ended)
+    left = {phone: cells for phone, cells in rest.left.items() if any(cells.values())}
+    unknown = _why_unknown(rest.absent, left)
+    if not history.count:
+        return RemainingTime(0.0, 0.0, 0.0, "", 0, 0, unknown) if unknown else None
+    present = {phone: cells for phone, cells in left.items() if phone not in rest.absent}
+    if not present:
+        return RemainingTime(0.0, 0.0, 0.0, "", history.count, 0, unknown)
+    works = {phone: history.work(phone, cells) for phone, cells in present.items()}
+    likely, early, late, last = _draw_ends(rest, history, works)
     untimed = sum(
-        runs for kinds in left.values() for kind, runs in kinds.items() if not durations.get(kind)
+        runs
+        for cells in present.values()
+        for cell, runs in cells.items()
+        if cell not in history.cells
     )
-    early, late = min(early, likely), max(late, likely)
-    return RemainingTime(likely, early, late, phone, len(all_durations), untimed)
+    return RemainingTime(likely, early, late, last, history.count, untimed, unknown)
 
 
-def _phone_end(
-    kinds: Mapping[str, int],
-    durations: Mapping[str, Sequence[float]],
-    all_durations: Sequence[float],
-    attempts_per_run: float,
-) -> tuple[float, float]:
-    """Return mean and standard deviation of the time that a phone needs for its remaining runs."""
-    total, variance = 0.0, 0.0
-    for kind, runs in kinds.items():
-        past = durations.get(kind) or all_durations
-        mean, count = fmean(past), runs * attempts_per_run
-        total += count * mean
-        # Random variation averages out over many runs; an error of the mean does not.
-        mean_variance = max(pvariance(past) / len(past), (MEAN_ERROR_MIN * mean) ** 2)
-        variance += count * pvariance(past) + count**2 * mean_variance
-    return total, math.sqrt(variance)
+def needed_share(stop: tuple[int, int] | None, done: int, skipped: int) -> tuple[float, float]:
+    """Return which share of the runs left a stop rule will need: the least and the most."""
+    if stop is None:
+        return 1.0, 1.0
+    if not skipped:
+        return stop[0] / stop[1], 1.0
+    share = done / (done + skipped)
+    return max(stop[0] / stop[1], share - 0.2), min(1.0, share + 0.2)
+
+
+def _why_unknown(absent: Mapping[str, str], left: Mapping[str, object]) -> str:
+    """Say how many phones with runs left get none now, by reason."""
+    reasons = Counter(why for phone, why in absent.items() if phone in left)
+    return ", ".join(
+        f"{count} phone{'s' * (count != 1)} {why}" for why, count in sorted(reasons.items())
+    )
+
+
+def _draw_ends(
+    rest: SweepRest, history: "_CycleHistory", works: Mapping[str, _Work]
+) -> tuple[float, float, float, str]:
+    """Draw the end of all phones together; return median, 10 %, 90 % and the last phone."""
+    rng = random.Random(0)  # the same data give the same estimate
+    elapsed_s = {phone: history.elapsed_s(phone, rest.now_s) for phone in works}
+    total_s = sum(work.mean_s for work in works.values())
+    guessed = sum(work.guessed_s for work in works.values()) / total_s if total_s else 0.0
+    common = math.hypot(COMMON_SPREAD, CELL_SPREAD * guessed / 2)
+    attempts = rest.runs_done + rest.attempts_lost
+    share, weight = RETRY_PRIOR
+    lost = (rest.attempts_lost + share * weight, rest.runs_done + (1 - share) * weight)
+    slowdown = history.slowdown
+    # Other sweeps come and go: the lab may be shared as until now, or as it is now.
+    shared_now = (1.0 + rest.competitors) / slowdown
+    low, high = sorted((1.0, min(max(shared_now, 1.0 / slowdown), 4.0))) if attempts else (1.0, 1.0)
+    draws = max(DRAWS_MIN, min(DRAWS, PHONES_DRAWN // len(works)))
+    ends, lasts = [], Counter[str]()
+    events, cycles = INTERRUPTION_PRIOR
+    for _ in range(draws):
+        rate = rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles))
+        retry = 1.0 / (1.0 - min(0.8, rng.betavariate(*lost)))
+        factor = retry * rng.uniform(low, high) * rng.uniform(*rest.needed)
+        factor *= math.exp(rng.gauss(0.0, common))
+        end_s, phone = max(
+            (
+                _draw_phone(work, history.spread, factor, elapsed_s[name], rng)
+                + history.draw_interruptions(work, rate, rng),
+                name,
+            )
+            for name, work in works.items()
+        )
+        ends.append(end_s)
+        lasts[phone] += 1
+    ends.sort()
+    early, likely, late = (ends[round(share * (draws - 1))] for share in (0.1, 0.5, 0.9))
+    return likely, early, late, lasts.most_common(1)[0][0]
+
+
+def _draw_phone(
+    work: _Work, spread: float, factor: float, elapsed_s: float, rng: random.Random
+) -> float:
+    """Draw the time until a phone has ended its runs, of which one has run for some time."""
+    mean_s = work.mean_s * factor
+    spread_log = math.sqrt(math.log1p(work.variance / work.mean_s**2)) if work.mean_s else 0.0
+    total_s = mean_s * math.exp(rng.gauss(-(spread_log**2) / 2, spread_log))
+    if elapsed_s <= total_s * (1.0 - spread / 2) or elapsed_s == 0.0:
+        return total_s - elapsed_s
+    # Longer than usual already: the longer it has taken, the longer it may still take.
+    return max(total_s - elapsed_s, 0.0) + elapsed_s * min(4.0, 0.5 / (1.0 - rng.random()) - 0.5)
+
+
+class _CycleHistory:
+    """The cycles of a sweep's phones, and how long further ones are expected to take."""
+
+    def __init__(self, ended: Sequence[EndedAttempt]) -> None:
+        self.count = len(ended)
+        self._last: dict[str, float] = {}
+        durations = [max(0.001, item.ended_s - item.started_s) for item in ended]
+        usual_s = median(durations) if durations else 0.0
+        cycles: dict[tuple[str, Cell], list[float]] = {}
+        busy_s = cycled_s = 0.0
+        for item in sorted(ended, key=lambda each: each.ended_s):
+            duration_s = max(0.001, item.ended_s - item.started_s)
+            since = self._last.get(item.phone, item.started_s)
+            gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, duration_s))
+            self._last[item.phone] = item.ended_s
+            busy_s, cycled_s = busy_s + duration_s, cycled_s + duration_s + gap_s
+            cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
+        self.slowdown = cycled_s / busy_s if busy_s else 1.0
+        logs = self._take_out_interruptions(cycles)
+        self._own = {key: (fmean(values), len(values)) for key, values in logs.items()}
+        residuals = [
+            (value - self._own[key][0]) ** 2 for key, values in logs.items() for value in values
+        ]
+        degrees = max(0, len(residuals) - len(logs))
+        weighted = sum(residuals) + RUN_SPREAD_WEIGHT * RUN_SPREAD**2
+        self.spread = math.sqrt(weighted / (degrees + RUN_SPREAD_WEIGHT))
+        self._fit_effects()
+
+    def _take_out_interruptions(
+        self, cycles: Mapping[tuple[str, Cell], Sequence[float]]
+    ) -> dict[tuple[str, Cell], list[float]]:
+        """Return the logarithms of cycles; what is far above the usual is kept as an excess."""
+        of_cell: dict[Cell, list[float]] = {}
+        for (_, cell), values in cycles.items():
+            of_cell.setdefault(cell, []).extend(values)
+        of_condition: dict[str, list[float]] = {}
+        for (_, condition), values in of_cell.items():
+            of_condition.setdefault(condition, []).extend(values)
+        self.excess_s: list[float] = []
+        logs: dict[tuple[str, Cell], list[float]] = {}
+        for key, values in cycles.items():
+            known = values if len(values) > 2 else of_cell[key[1]]
+            usual_s = median(known if len(known) > 2 else of_condition[key[1][1]])
+            for value in values:
+                if value > INTERRUPTED * usual_s:
+                    self.excess_s.append(value - usual_s)
+                logs.setdefault(key, []).append(
+                    math.log(usual_s if value > INTERRUPTED * usual_s else value)
+                )
+        return logs
+
+    def draw_interruptions(self, work: _Work, rate: float, rng: random.Random) -> float:
+        """Draw how long a phone will be interrupted during the cycles that it has left."""
+        total_s, due = 0.0, rng.expovariate(1.0)
+        while due < rate * work.cycles:
+            usual_s = INTERRUPTION_CYCLES * work.mean_s / work.cycles
+            guess_s = rng.lognormvariate(math.log(usual_s), INTERRUPTION_SPREAD)
+            seen = self.excess_s
+            total_s += rng.choice([*seen[-50:], guess_s]) if seen else guess_s
+            due += rng.expovariate(1.0)
+        return total_s
+
+    def _fit_effects(self) -> None:
+        """Split the logarithms of cycles into an effect of the cell and one of the phone."""
+        by_cell: dict[Cell, list[tuple[str, float]]] = {}
+        for (phone, cell), (mean, _) in self._own.items():
+            by_cell.setdefault(cell, []).append((phone, mean))
+        self.cells = {cell: fmean(mean for _, mean in rows) for cell, rows in by_cell.items()}
+        self._phones: dict[str, float] = {}
+        for _ in range(2):  # alternating, because phones have run different cells
+            differences: dict[str, list[float]] = {}
+            for (phone, cell), (mean, _) in self._own.items():
+                differences.setdefault(phone, []).append(mean - self.cells[cell])
+            self._phones = {
+                phone: sum(values) / (len(values) + 1) for phone, values in differences.items()
+            }
+            self.cells = {
+                cell: fmean(mean - self._phones[phone] for phone, mean in rows)
+                for cell, rows in by_cell.items()
+            }
+        self._of_condition: dict[str, list[float]] = {}
+        for (_, condition), effect in self.cells.items():
+            self._of_condition.setdefault(condition, []).append(effect)
+
+    def elapsed_s(self, phone: str, now_s: float) -> float:
+        """Return how long ago the last cycle of a phone ended; 0 if it had none."""
+        last = self._last.get(phone)
+        return 0.0 if last is None else max(0.0, now_s - last)
+
+    def work(self, phone: str, left: Mapping[Cell, int]) -> _Work:
+        """Return how long a phone needs for the runs that it has left."""
+        mean_s = variance = guessed_s = guessed_error = 0.0
+        for cell, runs in left.items():
+            log_s, error, is_guess = self._cycle(phone, cell)
+            cycle_s = math.exp(log_s + self.spread**2 / 2)
+            mean_s += runs * cycle_s
+            variance += runs * (self.spread * cycle_s) ** 2 + (runs * error * cycle_s) ** 2
+            if is_guess:  # guesses of one phone err together
+                guessed_s += runs * cycle_s
+                guessed_error += runs * error * cycle_s
+        cycles = sum(left.values())
+        return _Work(mean_s, variance + guessed_error**2 / 2, cycles, guessed_s)
+
+    def _cycle(self, phone: str, cell: Cell) -> tuple[float, float, bool]:
+        """Return the expected logarithm of a cycle, its error, and whether no phone has run it."""
+        effect = self._phones.get(phone, 0.0)
+        own = self._own.get((phone, cell))
+        if own is not None:
+            mean, count = own
+            share = count / (count + OWN_WEIGHT * (self.spread / PHONE_SPREAD) ** 2 / 2)
+            log_s = share * mean + (1 - share) * (self.cells[cell] + effect)
+            return log_s, self.spread / math.sqrt(count + 1), False
+        if cell in self.cells:
+            return self.cells[cell] + effect, math.hypot(PHONE_SPREAD, self.spread / 2), False
+        known = self._of_condition.get(cell[1]) or list(self.cells.values())
+        centre = fmean(known)
+        seen = math.sqrt(fmean((value - centre) ** 2 for value in known))
+        return centre + effect, max(CELL_SPREAD, seen), True

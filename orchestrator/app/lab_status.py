@@ -1,16 +1,24 @@
 """The state of the lab: the store's phones with their heartbeats and leases, and its sweeps."""
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from orchestrator.analysis.eta import RemainingTime, estimate_remaining
+from orchestrator.analysis.eta import (
+    EndedAttempt,
+    RemainingTime,
+    SweepRest,
+    estimate_remaining,
+    needed_share,
+)
 from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.decisions.health import Health
+from orchestrator.decisions.states import ReportStatus, RunState, SweepState
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.live_views import (
@@ -24,7 +32,7 @@ from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from orchestrator.store.verdict_totals import with_left_out
-from workloads.protocol.messages import HostHeartbeat
+from workloads.protocol.messages import HostHeartbeat, PhoneState
 from workloads.protocol.unusable_phone import PhoneProblem
 
 __all__ = [
@@ -43,7 +51,7 @@ __all__ = [
 
 TIME_SHARE_MAX = 0.02  # share of the time that repeating a query may take
 NEWEST_SWEEPS = 8
-TIMINGS_MAX, TIMINGS_KEPT = 500, 200
+TIMINGS_MAX = 2000
 COUNTED = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
 
 Answer = TypeVar("Answer")
@@ -106,7 +114,9 @@ class LabPoller:
         self._sweep = sweep
         self._sweeps = RateLimited(lambda: _followed(db, self._sweep))
         self._shown = ("", False)
-        self._progress = RateLimited(lambda: _SweepProgress(db, "").read())
+        self._progress: Callable[[], SweepProgress] | None = None
+        self._absent: dict[str, str] = {}
+        self._busy = 0  # other sweeps with runs left
 
     def follow(self, sweep: str) -> None:
         """Follow another sweep from the next poll on."""
@@ -129,9 +139,12 @@ class LabPoller:
         if not sweeps:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
-        if shown != self._shown:  # a finished sweep bypasses the rate limit: its end is shown
-            self._shown = shown
-            self._progress = RateLimited(_SweepProgress(self._db, sweeps[0].id).read)
+        self._absent = absent_phones(phones)
+        self._busy = sum(item.state is SweepState.ACTIVE and bool(item.left) for item in others)
+        if self._progress is None or shown != self._shown:
+            self._shown = shown  # a finished sweep bypasses the rate limit: its end is shown
+            reader = _SweepProgress(self._db, sweeps[0].id)
+            self._progress = RateLimited(lambda: reader.read(self._absent, self._busy))
         progress = self._progress()
         queued = progress.queued
         phones = tuple(
@@ -177,25 +190,39 @@ class _SweepProgress:
         self._sweep = sweep
         self._matrix = CellProgressCache(db, sweep)
         self._last_report = 0
-        self._durations: dict[str, list[float]] = {}
+        self._attempts = 0
+        self._ended: deque[EndedAttempt] = deque(maxlen=TIMINGS_MAX)
+        self._stop = sweep_queries.stop_rule_limits(db, sweep)
         self._failures: tuple[int, tuple[FailureGroup, ...]] = (0, ())
 
-    def read(self) -> SweepProgress:
-        """Return the current progress."""
+    def read(self, absent: Mapping[str, str], competitors: int) -> SweepProgress:
+        """Return the current progress; `absent` are the phones that get no runs, and why."""
         new = newest_timings(self._db, TIMINGS_MAX, COUNTED, self._sweep, self._last_report)
         for timing in reversed(new):
             self._last_report = timing.report
-            kept = self._durations.get(timing.condition_digest, [])[1 - TIMINGS_KEPT :]
-            self._durations[timing.condition_digest] = [*kept, timing.duration_s]
+            cell = (timing.case_digest, timing.condition_digest)
+            times = (timing.started_at_s, timing.ended_at_s)
+            self._ended.append(EndedAttempt(timing.phone, cell, *times))
+        self._attempts += len(new)
         cells = self._matrix.read()
-        void = sum(cell.void for cell in cells)
-        total = sum(sum(cell.runs.values()) for cell in cells)
+        counts = Counter[RunState]()
+        for each in cells:
+            counts.update(each.runs)
         left = runs_left(self._db, self._sweep)
-        ended = total - sum(sum(counts.values()) for counts in left.values())
-        tries = 1.0 + void / ended if ended else 1.0
-        queued = {phone: sum(counts.values()) for phone, counts in left.items()}
-        rest = estimate_remaining(left, self._durations, tries)
-        return SweepProgress(cells, self._failure_groups(cells), rest, queued)
+        queued = {phone: sum(runs.values()) for phone, runs in left.items()}
+        done = counts[RunState.DONE] + counts[RunState.FAILED]
+        rest = SweepRest(
+            time.time(),
+            left,
+            list(self._ended),
+            done,
+            max(self._attempts - done, sum(each.void for each in cells)),
+            absent,
+            competitors,
+            needed_share(self._stop, counts[RunState.DONE], counts[RunState.SKIPPED]),
+        )
+        rest_time = estimate_remaining(rest)
+        return SweepProgress(cells, self._failure_groups(cells), rest_time, queued)
 
     def _failure_groups(self, cells: Sequence[CellProgress]) -> tuple[FailureGroup, ...]:
         """Return the reasons of failed runs; they are read again only when more runs failed."""
@@ -204,6 +231,17 @@ class _SweepProgress:
             outcomes = results.run_outcomes(self._db, self._sweep, FAILED_STATES)
             self._failures = (failed, group_failures(outcomes))
         return self._failures[1]
+
+
+def absent_phones(phones: Sequence[KnownPhone]) -> dict[str, str]:
+    """Return the phones that get no runs until somebody does something, and why."""
+    absent = {phone.serial: "reserved" for phone in phones if phone.reserved_by}
+    for phone in phones:
+        if phone.status.state is PhoneState.AWAY:
+            absent[phone.serial] = "away"
+        elif phone.health is Health.QUARANTINED:
+            absent[phone.serial] = "quarantined"
+    return absent
 
 
 @operation(Role.VIEWER)

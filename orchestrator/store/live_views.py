@@ -79,18 +79,19 @@ class LeaseCache:
         }
 
 
-def runs_left(db: Database, sweep_id: str) -> dict[str, dict[str, int]]:
-    """Count the runs that each phone has left in a sweep: by phone and condition digest."""
+def runs_left(db: Database, sweep_id: str) -> dict[str, dict[tuple[str, str], int]]:
+    """Count the runs that each phone has left in a sweep, by the digests of the cell."""
+    cell = (trial.c.case_digest, trial.c.condition_digest)
     query = (
-        select(run.c.phone, trial.c.condition_digest, func.count().label("runs"))
+        select(run.c.phone, *cell, func.count().label("runs"))
         .join(trial, trial.c.id == run.c.trial)
         .where(run.c.sweep == sweep_id, run.c.state.in_(_LEFT))
-        .group_by(run.c.phone, trial.c.condition_digest)
+        .group_by(run.c.phone, *cell)
     )
-    left: dict[str, dict[str, int]] = {}
+    left: dict[str, dict[tuple[str, str], int]] = {}
     with db.read() as connection:
-        for row in connection.execute(query):
-            left.setdefault(row.phone, {})[row.condition_digest] = row.runs
+        for phone, case, condition, runs in connection.execute(query):
+            left.setdefault(phone, {})[case, condition] = runs
     return left
 
 

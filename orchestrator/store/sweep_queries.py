@@ -170,6 +170,14 @@ def sweep_source(db: Database, sweep_id: str) -> str:
         return str(source.scalar_one())
 
 
+def stop_rule_limits(db: Database, sweep_id: str) -> tuple[int, int] | None:
+    """Return the fewest and the most runs per trial of a sweep; None without a stop rule."""
+    with db.read() as connection:
+        policy = connection.execute(select(sweep.c.policy).where(sweep.c.id == sweep_id)).scalar()
+    rule = policy.get("stop") if isinstance(policy, dict) else None
+    return (rule["n_min"], rule["n_max"]) if rule else None
+
+
 def sweep_seed(db: Database, sweep_id: str) -> int:
     """Return the seed of the random order of a sweep's runs."""
     with db.read() as connection:

@@ -60,14 +60,16 @@ def demo_lab(
     report: Report,
     profiles: Sequence[str] = PROFILES,
     on_restart: Report | None = None,
+    mischief: Path | None = None,
 ) -> Iterator[DemoLab]:
     """Start a lab of virtual phones on up to two hosts, and stop all of it at the end.
 
-    `on_restart` is called for restarted processes, which may happen while a screen is drawn.
+    `on_restart` is called for restarted processes, which may happen while a screen is drawn;
+    `mischief` is a file with faults of the phones.
     """
     with lab_lock(lab):
         report(f"starting {len(profiles)} virtual phones; their clocks run {speed:.0f}x real time")
-        phones, addresses = virtual_phones(lab, speed, profiles=profiles)
+        phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
         try:
             hosts = HOSTS[: len(addresses)]
             per_host = -(-len(addresses) // len(hosts))

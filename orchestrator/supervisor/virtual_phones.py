@@ -27,7 +27,11 @@ NATIVE = ("meizu-16t:native",)
 
 
 def virtual_phones(
-    lab: Lab, speed: float, count: int = 1, profiles: Sequence[str] = PROFILES
+    lab: Lab,
+    speed: float,
+    count: int = 1,
+    profiles: Sequence[str] = PROFILES,
+    mischief: Path | None = None,
 ) -> tuple[tuple[ServiceProcess, ...], tuple[str, ...]]:
     """Start virtual phones, one or more per profile; return the process and their addresses."""
     folder = lab.root / "virtual"
@@ -35,6 +39,7 @@ def virtual_phones(
     ready = folder / "phones.json"
     ready.unlink(missing_ok=True)
     options: list[str | Path] = [*profiles, "--count", str(count), "--speed", str(speed)]
+    options += ["--mischief", mischief] if mischief else []
     command = service_command(
         "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
     )

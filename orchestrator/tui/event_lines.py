@@ -69,5 +69,6 @@ def summary_line(view: LabView) -> str:
         return f"{view.at:%Y-%m-%dT%H:%M:%SZ} no sweep"
     sweep = view.sweeps[0]
     counts = f"done={sweep.done} failed={sweep.failed} left={sweep.left} total={sweep.total}"
-    end = f" eta_s={view.rest.likely_s:.0f}" if view.rest is not None and sweep.left else ""
+    rest = view.rest if sweep.left else None
+    end = f" eta_s={'unknown' if rest.unknown else round(rest.likely_s)}" if rest else ""
     return f"{view.at:%Y-%m-%dT%H:%M:%SZ} sweep {sweep.id} {sweep.state} {counts}{end}"

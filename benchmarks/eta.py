@@ -1,0 +1,320 @@
+"""How often the true end of a sweep lies in the 80 % interval that was shown before.
+
+.venv/bin/python -m benchmarks.eta [--sweeps 200] [--lab FOLDER ...] [--virtual 6 [--speed 200]]
+
+Three sources, each with its own line. Drawn sweeps: a model of a lab, with cooling, charging, void
+runs, phones away, other sweeps and cells that nobody has run. Stored sweeps: every finished sweep
+of a lab is replayed from its reports. Virtual labs: sweeps run on virtual phones with faults, and
+what `farm watch` would show is recorded twice per second. A look is a moment after the first tenth
+of the sweep's time; looks at which the end is called unknown are counted apart.
+"""
+
+import argparse
+import math
+import os
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+from typing import NamedTuple
+
+from orchestrator.analysis.eta import (
+    Cell,
+    EndedAttempt,
+    RemainingTime,
+    SweepRest,
+    estimate_remaining,
+)
+
+LOOKS = 18  # per sweep, evenly spread after the first tenth
+TENTH = 0.1
+
+
+class Look(NamedTuple):
+    """What was shown at a moment, and how long it really took from then."""
+
+    share: float  # of the sweep's time that had passed
+    early_s: float
+    late_s: float
+    likely_s: float
+    true_s: float
+    unknown: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the true end lies in the interval."""
+        return self.early_s <= self.true_s <= self.late_s
+
+
+@dataclass(frozen=True)
+class SweepHistory:
+    """A finished sweep: its runs, its attempts, and when phones and the lab were not its own."""
+
+    started_s: float
+    planned: Mapping[str, Mapping[Cell, int]]
+    attempts: tuple[tuple[EndedAttempt, bool], ...]  # and whether the run was done with it
+    absences: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    competitors: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def ended_s(self) -> float:
+        """The end of its last attempt."""
+        return max(attempt.ended_s for attempt, _ in self.attempts)
+
+    def at(self, now_s: float) -> SweepRest:
+        """Return what was known at a moment."""
+        past = [(each, kept) for each, kept in self.attempts if each.ended_s <= now_s]
+        left = {phone: dict(cells) for phone, cells in self.planned.items()}
+        for attempt, kept in past:
+            left[attempt.phone][attempt.cell] -= kept
+        done = sum(kept for _, kept in past)
+        return SweepRest(
+            now_s,
+            left,
+            [attempt for attempt, _ in past],
+            done,
+            len(past) - done,
+            {
+                phone: "away"
+                for phone, spans in self.absences.items()
+                if any(start <= now_s < end for start, end in spans)
+            },
+            sum(start <= now_s < end for start, end in self.competitors),
+        )
+
+    def looks(self) -> Iterator[Look]:
+        """Replay the sweep."""
+        length_s = self.ended_s - self.started_s
+        for number in range(LOOKS):
+            share = TENTH + (1 - TENTH) * (number + 0.5) / LOOKS
+            now_s = self.started_s + share * length_s
+            shown = estimate_remaining(self.at(now_s))
+            if shown is not None:
+                unknown = bool(shown.unknown)
+                spans = (shown.early_s, shown.late_s, shown.likely_s)
+                yield Look(share, *spans, self.ended_s - now_s, unknown)
+
+
+def drawn_sweep(seed: int) -> SweepHistory:
+    """Draw a sweep on a lab: phones and cells of different speed, and what goes wrong."""
+    rng = random.Random(seed)
+    phones = [f"phone-{index}" for index in range(rng.choice([1, 2, 3, 6, 6, 12]))]
+    conditions = [f"condition-{index}" for index in range(rng.choice([1, 1, 2, 3]))]
+    usual_s = {name: rng.lognormvariate(math.log(60), 0.9) for name in conditions}
+    cells = [
+        (f"case-{index}", condition)
+        for condition in conditions
+        for index in range(rng.choice([1, 2, 4, 8]))
+    ]
+    case_spread = rng.choice([0.05, 0.3, 0.7])
+    effects = {cell: rng.gauss(0, case_spread) for cell in cells}
+    repeats = rng.choice([2, 3, 5, 8])
+    void, noise = rng.choice([0.0, 0.02, 0.1, 0.25]), rng.choice([0.02, 0.1, 0.25, 0.4])
+    work_s = len(cells) * repeats * fmean(usual_s.values())
+    busy = []
+    if rng.random() < 0.3:  # another sweep has half of the lab for some time
+        start = rng.uniform(0, work_s)
+        busy = [(start, start + rng.uniform(0.1, 0.5) * work_s)]
+    attempts: list[tuple[EndedAttempt, bool]] = []
+    absences: dict[str, tuple[tuple[float, float], ...]] = {}
+    for phone in phones:
+        speed, now_s, charge = rng.gauss(0, 0.35), rng.uniform(0, 5), rng.uniform(0.2, 1.0)
+        own = {cell: rng.gauss(0, 0.12) for cell in cells}
+        hours = (
+            2.0 if rng.random() < 0.2 else 20.0
+        )  # of work, until a weak port has let it run flat
+        away = rng.uniform(0, 2 * work_s) if rng.random() < 0.15 else math.inf
+        for cell in [c for _ in range(repeats) for c in rng.sample(cells, len(cells))]:
+            kept = False
+            while not kept:
+                if now_s >= away:
+                    back_s = now_s + rng.uniform(0.02, 0.2) * work_s
+                    absences[phone] = ((now_s, back_s),)
+                    now_s, away = back_s, math.inf
+                run_s = usual_s[cell[1]] * math.exp(
+                    effects[cell] + own[cell] + speed + rng.gauss(0, noise)
+                )
+                charge -= run_s / 3600 / hours
+                if charge < 0.2:  # it charges to 60 % first
+                    run_s, charge = run_s + rng.uniform(900, 2400), 0.6
+                waits = any(start <= now_s < end for start, end in busy)
+                started_s = now_s + rng.uniform(0.5, 3.0) + run_s * waits
+                now_s = started_s + run_s
+                kept = rng.random() >= void
+                attempts.append((EndedAttempt(phone, cell, started_s, now_s), kept))
+    planned = {phone: dict.fromkeys(cells, repeats) for phone in phones}
+    return SweepHistory(0.0, planned, tuple(attempts), absences, tuple(busy))
+
+
+def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
+    """Yield every finished sweep of a lab, from its reports."""
+    from sqlalchemy import select
+
+    from orchestrator.decisions.states import ReportStatus, RunState
+    from orchestrator.store.database import Database
+    from orchestrator.store.sweep_queries import sweep_summaries
+    from orchestrator.store.tables import report, run, trial
+    from workloads.lab_settings import Lab
+
+    db = Database(Lab.read(folder, {}).store_url)
+    for summary in sweep_summaries(db):
+        done = (RunState.DONE, RunState.FAILED)
+        counted = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
+        cell = (trial.c.case_digest, trial.c.condition_digest)
+        same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
+        with db.read() as connection:
+            reports = connection.execute(
+                select(report, *cell, run.c.id.label("run"))
+                .join(trial, trial.c.id == report.c.trial)
+                .join(run, same)
+                .where(trial.c.sweep == summary.id, report.c.status.in_(counted))
+                .where(run.c.state.in_(done))
+                .order_by(report.c.id)
+            ).all()
+        last = {row.run: row.id for row in reports}
+        attempts = tuple(
+            (
+                EndedAttempt(row.phone, (row[-3], row[-2]), row.started_at_s, row.ended_at_s),
+                last[row.run] == row.id,
+            )
+            for row in reports
+        )
+        if not summary.finished or len(attempts) < 10:
+            continue
+        planned: dict[str, dict[Cell, int]] = {}
+        for attempt, kept in attempts:
+            counts = planned.setdefault(attempt.phone, {})
+            counts[attempt.cell] = counts.get(attempt.cell, 0) + kept
+        yield SweepHistory(min(each.started_s for each, _ in attempts), planned, attempts)
+    db.close()
+
+
+MISCHIEF = """seed = 7
+
+[[mischief]]
+kind = "unplug"
+at = "run@40%"
+for_host = 3
+times = 0
+chance = 0.08
+"""
+SWEEP = """farm: 1
+name: eta-{number}
+workload: {{use: {workload}}}
+phones: all
+matrix: {{batch_size: {batches}, cores: {cores}, protocol: {protocols}}}
+repeat: {repeat}
+"""
+
+
+def virtual_lab(folder: Path, sweeps: int, speed: float) -> Iterator[list[Look]]:
+    """Run sweeps on virtual phones with faults, two at a time; yield the looks at each."""
+    from orchestrator.app.lab_status import LabPoller
+    from orchestrator.app.submit_sweep import submit_sweep
+    from orchestrator.supervisor.demo_lab import demo_lab
+    from workloads.lab_settings import Lab
+
+    rng = random.Random(1)
+    waiting = [
+        SWEEP.format(
+            number=number,
+            workload=rng.choice(["mlp-4", "lenet", "mlp-2"]),
+            batches=rng.choice(["[16, 64]", "[8, 32, 128]", "[32]"]),
+            cores=rng.choice(["[big2, all8]", "[big1, big4, all8]", "[big4]"]),
+            protocols=rng.choice(["[cold]", "[cold]", "[cold, endurance]"]),
+            repeat=rng.choice([2, 3, 4]),
+        )
+        for number in range(sweeps)
+    ]
+    folder.mkdir(parents=True)
+    mischief = folder / "mischief.toml"
+    mischief.write_text(MISCHIEF)
+    with demo_lab(Lab.read(folder, {}), speed, print, mischief=mischief) as lab:
+        pollers: dict[str, LabPoller] = {}
+        seen: dict[str, list[tuple[float, RemainingTime | None]]] = {}
+        while waiting or pollers:
+            lab.keep_up()
+            while waiting and len(pollers) < 2:
+                text = waiting.pop()
+                sweep = lab.retry(partial(submit_sweep, lab.connection, text)).sweep.id
+                pollers[sweep], seen[sweep] = LabPoller(lab.connection, sweep), []
+            for sweep, poller in list(pollers.items()):
+                view = lab.retry(poller.poll)
+                seen[sweep].append((time.time(), view.rest))
+                if view.sweeps[0].finished:
+                    del pollers[sweep]
+                    looks = _live_looks(seen.pop(sweep))
+                    print(describe(view.sweeps[0].name, [looks]), flush=True)
+                    yield looks
+            time.sleep(0.5)
+
+
+def _live_looks(shown: list[tuple[float, RemainingTime | None]]) -> list[Look]:
+    """Return what was shown of a sweep that has ended."""
+    start, end = shown[0][0], shown[-1][0]
+    looks = []
+    for now, rest in shown:
+        share = (now - start) / max(end - start, 0.001)
+        if rest is not None and TENTH < share < 1.0:
+            spans = (rest.early_s, rest.late_s, rest.likely_s)
+            looks.append(Look(share, *spans, end - now, bool(rest.unknown)))
+    return looks
+
+
+def describe(name: str, sweeps: Iterable[list[Look]]) -> str:
+    """Return the coverage of some sweeps, each of which counts the same."""
+    shown = [looks for looks in sweeps if looks]
+    known = [[look for look in looks if not look.unknown] for looks in shown]
+    known = [looks for looks in known if looks]
+    every = [look for looks in known for look in looks]
+    if not every:
+        return f"{name:<16} no sweep"
+    coverage = fmean(fmean(look.holds for look in looks) for looks in known)
+    parts = (
+        [look.holds for look in every if low <= look.share < high]
+        for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.01))
+    )
+    thirds = " ".join(f"{fmean(part):4.0%}" if part else "   -" for part in parts)
+    width = median((look.late_s - look.early_s) / max(look.true_s, 0.001) for look in every)
+    late = fmean(look.true_s > look.late_s for look in every)
+    unknown = sum(map(len, shown)) - len(every)
+    return (
+        f"{name:<16} {len(known):>6} {len(every):>7} {unknown:>8} {coverage:>9.1%}   {thirds}  "
+        f"{late:>7.1%} {width:>7.2f}"
+    )
+
+
+def main() -> None:
+    """Print the coverage of every source."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sweeps", type=int, default=200, help="number of drawn sweeps")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--lab", type=Path, action="append", default=[], help="folder of a lab")
+    parser.add_argument("--virtual", type=int, default=0, help="sweeps on virtual phones")
+    parser.add_argument("--speed", type=float, default=200.0)
+    options = parser.parse_args()
+    print(f"80 % intervals after the first tenth of a sweep; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{'source':<16} {'sweeps':>6} {'looks':>7} {'unknown':>8} {'coverage':>9}   by third of "
+        "the time  too late   width"
+    )
+    seeds = range(options.first_seed, options.first_seed + options.sweeps)
+    print(describe("drawn", (list(drawn_sweep(seed).looks()) for seed in seeds)))
+    stored = [list(history.looks()) for folder in options.lab for history in stored_sweeps(folder)]
+    if options.lab:
+        print(describe("stored", stored))
+    if options.virtual:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="farm-eta-") as folder:
+            looks = list(virtual_lab(Path(folder) / "lab", options.virtual, options.speed))
+            print(describe("virtual, live", looks))
+            replayed = [list(each.looks()) for each in stored_sweeps(Path(folder) / "lab")]
+            print(describe("virtual, stored", replayed))
+
+
+if __name__ == "__main__":
+    main()
