@@ -194,3 +194,36 @@ def test_two_phones_of_a_fleet_claim_one_serial(host: AdbHost, tmp_path: Path) -
         assert bench.adb_phone.out("getprop ro.boot.serialno") == other
         bench.mischief.clear(number)
         assert bench.adb_phone.out("getprop ro.serialno") == bench.serial
+
+
+def test_a_fault_repeats_until_an_event(bench: InjectionBench) -> None:
+    brightness = "/sys/class/backlight/panel0-backlight/brightness"
+    before = bench.adb_phone.number(brightness)
+    bench.mischief.add("screen", at="run_start", for_=2, every=5, until="run_stop", brightness=200)
+    start_run(bench, 21)
+    wait_until(lambda: bool(bench.events("run_stop")), "the run ended")
+    bench.adb_phone.out("sleep 20")
+    (began,) = (float(str(event["model_s"])) for event in bench.events("run_start"))
+    lit_s = [float(str(event["model_s"])) - began for event in bench.events("mischief_start")]
+    assert [round(moment) for moment in lit_s] == [0, 5, 10, 15, 20]
+    assert bench.adb_phone.number(brightness) == before
+
+
+def test_an_app_that_takes_a_part_of_a_core(bench: InjectionBench) -> None:
+    soc = bench.fleet.servers[0].phone.soc
+    bench.mischief.add("other_work", mask="30", threads=2, share=0.25)
+    assert [load.shares for load in soc.loads] == [{4: 0.25, 5: 0.25}]
+    bench.mischief.add("other_work", mask="10", threads=1)
+    first, second = (load.shares for load in soc.loads)
+    assert (first[4], second[4]) == (0.25, 0.75)
+
+
+def test_a_clock_that_pretends(bench: InjectionBench) -> None:
+    pin(bench, 1497600)
+    cluster = bench.fleet.servers[0].phone.soc.clusters[1]
+    before = cluster.running_khz
+    number = bench.mischief.add("clock_pretends", steps=-2)
+    assert bench.adb_phone.number(f"{BIG}/scaling_cur_freq") == cluster.clock_khz
+    assert cluster.running_khz < cluster.counted_khz * 1.001 < cluster.clock_khz
+    bench.mischief.clear(number)
+    assert cluster.running_khz == before

@@ -56,6 +56,10 @@ def test_triggers_are_read(text: str, trigger: Trigger) -> None:
         ({"kind": "hang", "at": "Run!"}, "at"),
         ({"kind": "hang", "at": "sysfs_wrote"}, "at"),
         ({"kind": "hang", "times": 3}, "times"),
+        ({"kind": "screen", "every": 5}, "every"),
+        ({"kind": "screen", "for": 5, "every": 5}, "every"),
+        ({"kind": "screen", "until": "run@50%"}, "until"),
+        ({"kind": "screen", "until": "sysfs_wrote"}, "at"),
     ],
 )
 def test_an_invalid_entry_is_refused_with_the_wrong_key(entry: dict[str, object], key: str) -> None:
