@@ -22,12 +22,15 @@ from agent.judge.step_checks import (
     two_modes,
 )
 from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import CanaryKind
 from workloads.protocol.verdict import Reason, ReasonCode
 
-# Upper bounds: no core of a phone has more than four, none of a computer more than eight vector
-# units of four floats that multiply and add at once; no GPU of a phone reaches 20 TFLOP/s.
-CORE_FLOPS_PER_CYCLE = 64
+# Upper bounds by the widest instructions that the runner found: units that multiply and add at
+# once, times floats. Six of four (Cortex-X925), two of eight, two of sixteen; no other core has
+# more. No GPU of a phone reaches 20 TFLOP/s.
+FLOPS_PER_CYCLE = {"avx512f": 64, "sve": 64, "asimd": 48, "avx2": 32}
+CORE_FLOPS_PER_CYCLE = 64  # of an unknown processor
 GPU_FLOPS_MAX = 20e12
 UNKNOWN_CLOCK_KHZ = 6_000_000
 CANARY_FLOPS = 2 * 256**3  # per step of the arithmetic canary
@@ -207,11 +210,18 @@ def _unaccounted_s(run: RunObservation, elapsed_s: float | None) -> float:
 
 
 def _cpu_flops_max(run: RunObservation) -> float:
-    """The most arithmetic that the requested cores can do per second, at their highest clocks."""
+    """The most arithmetic that the requested cores can do per second, at their highest clocks.
+
+    Where the runner reports a computer, the nodes may be those of another processor.
+    """
+    facts = run.probe.facts
+    time = facts.provenance.time if facts.provenance else None
+    is_computer = time is not None and time.source is Source.HOST
     top_khz = {
         cpu: max(cluster.ladder_khz, default=UNKNOWN_CLOCK_KHZ)
-        for cluster in run.probe.facts.clusters
+        for cluster in (() if is_computer else facts.clusters)
         for cpu in cluster.cpus
     }
     clocks = (top_khz.get(cpu, UNKNOWN_CLOCK_KHZ) for cpu in run.probe.cores.cpus)
-    return 1000.0 * CORE_FLOPS_PER_CYCLE * sum(clocks)
+    known = [FLOPS_PER_CYCLE[name] for name in facts.features if name in FLOPS_PER_CYCLE]
+    return 1000.0 * max(known, default=CORE_FLOPS_PER_CYCLE) * sum(clocks)

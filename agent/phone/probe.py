@@ -118,6 +118,7 @@ def interpret_reading(
         runner=runner,
         runner_error=info if isinstance(info, str) else None,
         backends=() if isinstance(info, str) else info.backends,
+        features=() if isinstance(info, str) else info.features,
         opencl=None if isinstance(info, str) else info.opencl_facts,
         provenance=provenance and _add_sensors(provenance, capabilities),
     )

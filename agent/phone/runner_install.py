@@ -50,6 +50,7 @@ class RunnerInfo(WireModel):
     runner: str
     abi: str
     backends: tuple[str, ...]
+    features: tuple[str, ...] = ()
     opencl: tuple[OpenCLInfo, ...]
     provenance: Provenances
 

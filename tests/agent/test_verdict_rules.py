@@ -27,7 +27,7 @@ from tests.agent.observations import (
 )
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.condition import Condition, Protocol
-from workloads.protocol.metrics import Source
+from workloads.protocol.metrics import Provenance, Provenances, Source
 from workloads.protocol.phone_facts import CanaryKind, ChargingSwitch
 from workloads.protocol.verdict import ReasonCode, Validity
 from workloads.step_cost import StepCost
@@ -249,6 +249,25 @@ def test_unknown_values_of_a_simulation_are_not_errors(cost: StepCost) -> None:
     for source in (Source.PHONE, Source.HOST, None):
         real = ClaimedWork(cost, WITHOUT_RESULTS, 5, source)
         assert judge(an_observation(claimed=real)).validity is Validity.VOID
+
+
+def test_the_processor_that_the_runner_reports_limits_the_claimed_arithmetic() -> None:
+    """Four big cores of a Snapdragon 855 at 48 FLOP per cycle: 485 GFLOP/s."""
+
+    def claims(gflops: float, source: Source = Source.PHONE, **facts: Any) -> bool:
+        span_s = 100 * COST.flops / (gflops * 1e9)
+        origin = Provenance(source=source)
+        everything = Provenances(time=origin, clock=origin, heat=origin, energy=origin)
+        known = PROBE.facts.model_copy(update={"provenance": everything, **facts})
+        run = an_observation(span_s, probe=replace(PROBE, facts=known))
+        codes = {reason.code for reason in judge(run).reasons}
+        return ReasonCode.SPEED_IMPOSSIBLE not in codes
+
+    assert claims(450, features=("asimd", "fp16"))
+    assert not claims(520, features=("asimd", "fp16"))
+    assert claims(520)  # an unknown processor
+    assert claims(520, Source.HOST, features=("avx2",))  # clocks of another processor do not count
+    assert not claims(900, Source.HOST, features=("avx2",))
 
 
 def test_a_phone_without_a_sensor_cannot_meet_a_start_temperature() -> None:

@@ -182,6 +182,9 @@ class PhoneFacts(WireModel):
     backends: tuple[str, ...] = Field(
         default=(), description="processors that the runner can use; empty: unknown"
     )
+    features: tuple[str, ...] = Field(
+        default=(), description="vector instructions of the processor, as the runner names them"
+    )
     opencl: OpenCLFacts | None = Field(default=None, description="None: no device was found")
     provenance: Provenances | None = None
 
