@@ -3,7 +3,7 @@
 // Rows are written in small pieces, so that a thousand phones never block the page.
 (() => {
   const get = (id) => document.getElementById(id);
-  const PIECE = 40; // rows per frame
+  const PIECE = 20; // rows per frame
   const rows = new Map(); // serial: {values, element}
   let received = 0;
   let age = 0;
@@ -123,7 +123,7 @@
   const schedule = () => {
     if (!scheduled) {
       scheduled = true;
-      setTimeout(writeSome, 16);
+      setTimeout(writeSome, 8);
     }
   };
 

@@ -171,8 +171,8 @@ def group_problems(
         badge = state_badge(phone, now)
         waits = badge is BADGES["reserved"] and phone.queued
         if badge.order <= BADGES["away"].order or waits:
-            reason = phone.health_reason or phone.status.reason
-            text = safe_text(reason, 200) or activity_text(phone, now)
+            reason = activity_text(phone, now) if waits else phone.health_reason
+            text = safe_text(reason or phone.status.reason or "no host reports it", 200)
             by_reason.setdefault((badge.word, text), []).append(names[phone.serial])
     for (word, text), phones in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         count = f" ×{len(phones)}" if len(phones) > 1 else ""
