@@ -37,6 +37,7 @@ CONFIRMED_KEPT = 10_000
 CONFIRMED_TTL_S = 600
 BOARD_TTL_S = 5
 INGEST_TTL_S = 5
+SETINFO_SINCE = (7, 2)
 NAMES_MAX = 1000  # of hosts, and of ingest services
 
 
@@ -98,8 +99,13 @@ class CentralBroker(RedisConnection):
                 self._redis.acl_deluser(*stale)  # it also ends the connections of these users
             for user in wanted.keys() - (found - stale):
                 host, digest = wanted[user]
-                rules = ("reset", "on", f"#{digest}", *host_rights(host))
+                rights = host_rights(host, self._version() >= SETINFO_SINCE)
+                rules = ("reset", "on", f"#{digest}", *rights)
                 self._redis.execute_command("ACL SETUSER", user, *rules)
+
+    def _version(self) -> tuple[int, ...]:
+        version = str(self._redis.info("server").get("redis_version", ""))
+        return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
     def _password_of(self, user: str) -> tuple[str, str]:
         entry = self._redis.acl_getuser(user) or {}

@@ -32,6 +32,7 @@ from workloads.protocol.messages import (
     BadMessage,
     Chunk,
     IngestHeartbeat,
+    PhoneState,
     decode_parcel,
 )
 from workloads.service_health import ServiceHealth
@@ -176,18 +177,32 @@ class IngestService:
         try:
             events = result.events
             for delivery in deliveries:
-                ids = [item.parcel_id for item in delivery.parcels]
+                sent = (item.parcel_id for item in delivery.parcels)
+                ids = [parcel for parcel in sent if parcel not in result.deferred]
                 self._broker.confirm(delivery.host, ids, events)
                 events = []
         except BrokerDown as error:  # the agents resend; the next confirmation reaches them
             log.warning("%s", error)
+
+    def _claims(self) -> dict[str, set[str]]:
+        """Return the hosts that show each phone as connected now."""
+        claims: dict[str, set[str]] = {}
+        try:
+            beats = self._broker.heartbeats()
+        except BrokerDown:  # no host can be compared with another one
+            beats = []
+        for beat in beats:
+            for item in beat.phones:
+                if item.state is not PhoneState.AWAY:
+                    claims.setdefault(item.serial, set()).add(beat.host)
+        return claims
 
     def _store_with_retry(self, deliveries: Sequence[Delivery]) -> IngestResult:
         """Store, again and again until the store answers."""
         failing = False
         while True:
             try:
-                result = store_deliveries(self._db, deliveries)
+                result = store_deliveries(self._db, deliveries, self._claims)
                 self._health.set_trouble("store")
                 return result
             except StoreDown as error:

@@ -6,7 +6,7 @@ says about runs and phones of other hosts is refused.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
@@ -71,6 +71,9 @@ _DONE = (
 )
 
 
+Claims = Callable[[], Mapping[str, Collection[str]]]  # the hosts that show each phone now
+
+
 class Delivery(NamedTuple):
     """The parcels that came out of the queue of a host."""
 
@@ -86,6 +89,7 @@ class IngestResult:
     events: list[Event] = field(default_factory=list)
     reports: Counter[ReportStatus] = field(default_factory=Counter)
     refused: list[tuple[str, str]] = field(default_factory=list)
+    deferred: set[str] = field(default_factory=set)  # parcels that the host has to send again
 
 
 def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> IngestResult:
@@ -93,7 +97,9 @@ def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> Inge
     return store_deliveries(db, [Delivery(host, parcels)])
 
 
-def store_deliveries(db: Database, deliveries: Sequence[Delivery]) -> IngestResult:
+def store_deliveries(
+    db: Database, deliveries: Sequence[Delivery], claims: Claims = dict
+) -> IngestResult:
     """Store what hosts sent, in one transaction."""
     sent = [(item.host, parcel) for item in deliveries for parcel in item.parcels]
     result = IngestResult(confirmed=[parcel.parcel_id for _, parcel in sent])
@@ -101,7 +107,7 @@ def store_deliveries(db: Database, deliveries: Sequence[Delivery]) -> IngestResu
         _store_chunks(db, connection, [parcel for _, parcel in sent if isinstance(parcel, Chunk)])
         for host, parcel in sent:
             if isinstance(parcel, PhoneAnnouncement):
-                _store_announcement(db, connection, host, parcel, result)
+                _store_announcement(db, connection, host, parcel, result, claims)
         reports = {(host, item.run): item for host, item in sent if isinstance(item, Report)}
         if reports:
             _ReportBatch(db, connection, reports, result).store()
@@ -113,7 +119,13 @@ def store_deliveries(db: Database, deliveries: Sequence[Delivery]) -> IngestResu
 
 def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk]) -> None:
     rows = [
-        {"digest": item.digest, "part": item.index, "parts": item.count, "data": item.content}
+        {
+            "digest": item.digest,
+            "part": item.index,
+            "parts": item.count,
+            "data": item.content,
+            "received_at_s": time(),
+        }
         for item in chunks
     ]
     db.insert_new(connection, tables.chunk, rows)
@@ -125,11 +137,19 @@ def _store_announcement(
     host: str,
     announcement: PhoneAnnouncement,
     result: IngestResult,
+    claims: Claims,
 ) -> None:
     facts = announcement.facts
     elsewhere = (run.c.phone == facts.serial, run.c.state == IS_LEASED, run.c.host != host)
     if connection.execute(select(run.c.id).where(*elsewhere)).first() is not None:
         result.refused.append((host, f"{facts.serial} is leased to another host"))
+        return
+    same = phone.c.serial == facts.serial
+    owner = connection.execute(select(phone.c.host).where(same)).scalar()
+    if owner not in (None, host) and owner in claims().get(facts.serial, ()):
+        # Perhaps it has just been moved: its new host repeats this until the old one lets go.
+        result.refused.append((host, f"{facts.serial} is connected to {owner}"))
+        result.deferred.add(announcement.parcel_id)
         return
     values = {
         "host": host,
@@ -137,7 +157,6 @@ def _store_announcement(
         "facts_digest": announcement.facts_digest,
         "last_seen_at": datetime.now(UTC),
     }
-    same = phone.c.serial == facts.serial
     if connection.execute(update(phone).where(same).values(**values)).rowcount:
         return
     # A phone remembers the highest fence it has seen. The first fence is the time, so a new store

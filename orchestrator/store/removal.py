@@ -32,6 +32,7 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.units import count_text
 
 UNFINISHED = (RunState.QUEUED, RunState.LEASED)
+UNNAMED_DAYS = 7  # a report may be that much later than its telemetry
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def prune(
             _remove(connection, sweeps)
         old = set(_ended_before(connection, now, telemetry_days)) - set(sweeps)
         blobs, size = _telemetry_of(connection, sorted(old))
+        if not actor.dry_run:
+            connection.execute(delete(chunk).where(*_is_unnamed(now)))
         if not actor.dry_run and (sweeps or blobs):
             connection.execute(delete(chunk).where(chunk.c.digest.in_(_digests(sorted(old)))))
             removed = {"sweeps": sweeps, "telemetry": blobs, "bytes": size}
@@ -131,6 +134,15 @@ def prune(
                 connection, AuditEntry(now, actor.name, "prune", "store", removed, {}, None)
             )
     return PrunedData(tuple(sweeps), blobs, size)
+
+
+def _is_unnamed(now: datetime) -> tuple[Any, ...]:
+    """Chunks that came long ago, and that no report and no result of a command names."""
+    named = select(report.c.telemetry).where(report.c.telemetry.is_not(None))
+    files = select(command_result.c.file).where(command_result.c.file.is_not(None))
+    limit = (now - timedelta(days=UNNAMED_DAYS)).timestamp()
+    old = chunk.c.received_at_s < limit
+    return (old, chunk.c.digest.not_in(named), chunk.c.digest.not_in(files))
 
 
 def _ended_before(connection: Connection, now: datetime, days: float) -> list[str]:

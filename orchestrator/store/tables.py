@@ -200,6 +200,7 @@ class ChunkRow(SQLModel, table=True):
     part: int = Field(primary_key=True)
     parts: int
     data: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    received_at_s: float = 0  # epoch seconds
 
 
 class CommandResultRow(SQLModel, table=True):

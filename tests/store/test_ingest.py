@@ -295,6 +295,19 @@ def test_a_blob_is_reassembled_from_its_chunks(store: Database) -> None:
     assert blob == results.telemetry_blob(store, digest)
 
 
+def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Database) -> None:
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
+    stolen = an_announcement(a_phone(ram_mb=1), host="host-b")
+    deliveries = [Delivery("host-b", [stolen])]
+    serial = stolen.facts.serial
+    result = store_deliveries(store, deliveries, lambda: {serial: {"host-a", "host-b"}})
+    assert (result.deferred, len(result.refused)) == ({stolen.parcel_id}, 1)
+    assert phone_queries.known_phones(store)[0].host == "host-a"
+    result = store_deliveries(store, deliveries, lambda: {serial: {"host-b"}})  # it was moved
+    assert (result.deferred, result.refused) == (set(), [])
+    assert phone_queries.known_phones(store)[0].host == "host-b"
+
+
 def test_an_announcement_updates_the_facts_of_a_phone(store: Database) -> None:
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     store_parcels(store, "host-b", [an_announcement(a_phone(ram_mb=8000), host="host-b")])

@@ -21,6 +21,7 @@ from orchestrator.store.backup import restore_rows, snapshot
 from orchestrator.store.budget_pauses import pause_overspent
 from orchestrator.store.compressed_text import DICTIONARY, decompress_text
 from orchestrator.store.database import SCHEMA, Database
+from orchestrator.store.ingest import store_parcels
 from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.operator_change import Actor
 from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
@@ -33,6 +34,7 @@ from tests.stored_runs import store_runs
 from workloads.lab_settings import Lab, LabSettings, StoreSettings
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError, InvalidRequest, StoreDown
+from workloads.protocol.messages import split_into_chunks
 
 Tables = dict[str, list[dict[str, Any]]]
 ANNA = Actor("anna")
@@ -137,6 +139,11 @@ def test_pruning_removes_only_what_is_old(store: Database) -> None:
     pruned = removal.prune(store, 5, 0, ANNA, LATER)
     assert (pruned.sweeps, pruned.blobs) == ((), 1)
     assert count(store, chunk) == 0
+    store_parcels(store, "host-a", split_into_chunks(digest_of_bytes(b"x"), b"x"))
+    removal.prune(store, 0, 0, ANNA, now)
+    assert count(store, chunk) == 1, "its report may still come"
+    removal.prune(store, 0, 0, ANNA, now + timedelta(days=8))
+    assert count(store, chunk) == 0, "no report names it"
     assert len(results.measured_runs(store, kept)) == 2
     entries = audit_log.audit_entries(store, "store")
     assert [entry.action for entry in entries] == ["prune", "prune"]
@@ -218,7 +225,9 @@ def as_first_schema(rows: Tables) -> Tables:
     for name in ("token", "metric_name", "metric_origin", "metric_value"):
         del first[name]
     for row in first["sweep"]:
-        del row["pinned"]
+        del row["pinned"], row["notify"]
+    for row in first["chunk"]:
+        del row["received_at_s"]
     for row in first["report"]:
         row["payload"] = decompress_text(base64.b64decode(row["payload"]))
     return first | {"metric": metrics}

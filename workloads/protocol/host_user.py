@@ -13,8 +13,6 @@ from workloads.protocol.messages import (
 )
 
 USER_PREFIX = "host."
-# What redis-py sends on every connection; none of these reads or writes a key.
-CONNECTION_RIGHTS = ("+ping", "+client|setinfo")
 
 
 def host_user(host: str) -> str:
@@ -22,11 +20,14 @@ def host_user(host: str) -> str:
     return f"{USER_PREFIX}{host}"
 
 
-def host_rights(host: str) -> tuple[str, ...]:
-    """Return the rights of a host as rules of Redis 7; each group has its own keys."""
+def host_rights(host: str, has_setinfo: bool) -> tuple[str, ...]:
+    """Return the rights of a host as rules of Redis 7; each group has its own keys.
+
+    redis-py sends CLIENT SETINFO on every connection; Redis knows it since version 7.2.
+    """
     heartbeat, confirmed = heartbeat_key(host), confirmed_key(host)
     return (
-        *("resetchannels", "-@all", *CONNECTION_RIGHTS),
+        *("resetchannels", "-@all", "+ping", *["+client|setinfo"] * has_setinfo),
         f"(+lpush %W~{results_queue(host)})",
         f"(+brpop ~{host_queue(host)})",
         f"(+set +del ~{heartbeat})",

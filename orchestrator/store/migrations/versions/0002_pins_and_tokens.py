@@ -13,6 +13,9 @@ def upgrade() -> None:
     op.add_column(
         "sweep", sa.Column("pinned", sa.Boolean(), nullable=False, server_default=sa.false())
     )
+    op.add_column(
+        "chunk", sa.Column("received_at_s", sa.Float(), nullable=False, server_default="0")
+    )
     op.create_table(
         "token",
         sa.Column("id", sa.String(), nullable=False),
