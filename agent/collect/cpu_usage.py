@@ -18,7 +18,6 @@ CYCLES = "/proc/self"  # the path that stands for the counted cycles
 CORES_MARK, WHOLE_MARK, TICKS_MARK = "\tcores", "\twhole", "\tticks"
 MEMORY_MARK, CYCLES_MARK = "\tmemory", "\tcycles"
 TICKS_PER_SECOND = 100  # of /proc/stat, on every kernel that phones have
-COUNTED_MIN_NS = 10**9  # of processor time: less says little about a run
 TICKS_MIN = 100  # per core: in less than a second, one tick more or less would pass for work
 
 _CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
@@ -108,16 +107,8 @@ def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | N
     return 100 * max(0, busy - runner) / total
 
 
-def counted_clock_khz(readings: Readings) -> float | None:
-    """The mean clock of the run's threads by the counter of their cycles; None if unknown."""
-    counted = [pair for pair in readings.parsed(CYCLES, _parse_cycles) if pair is not None]
-    if len(counted) < 2:
-        return None
-    cycles, busy_ns = (last - first for first, last in zip(counted[0], counted[-1], strict=True))
-    return cycles / busy_ns * 1e6 if busy_ns >= COUNTED_MIN_NS and cycles >= 0 else None
-
-
-def _parse_cycles(value: NodeValue) -> tuple[int, int] | None:
+def parse_cycles(value: NodeValue) -> tuple[int, int] | None:
+    """Parse 'CYCLES/NS': counted cycles, and the time in which they were counted."""
     match = _CYCLES.fullmatch(value) if isinstance(value, str) else None
     return (int(match[1]), int(match[2])) if match else None
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
+from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks
 from agent.phone.kernel_nodes import (
     clock_node,
     is_cooler_active,
@@ -29,6 +30,8 @@ class ClockObservation:
     lowered_share: float = 0.0  # of the time below it while nothing reported a limit
     capped_khz: Mapping[int, int] = field(default_factory=dict)  # policies limited below
     active_coolers: tuple[str, ...] = ()  # CPU cooling devices that were not always at rest
+    # When the policies were first limited and the cooling devices first active.
+    limited_at_ns: Mapping[int | str, int] = field(default_factory=dict)
     gpu_pinned_share: float | None = None
 
 
@@ -46,11 +49,12 @@ def observe_clocks(
     shares = [share for share in (counted, sampled) if share is not None]
     return ClockObservation(
         pinned_share=min(shares, default=None),
-        counted=counted is not None,
+        counted=counted is not None or _is_confirmed_by_cycles(probe, timed),
         above_share=_above_share(probe, timed),
         lowered_share=_lowered_share(probe, timed),
         capped_khz=_capped_khz(probe, readings),
         active_coolers=_active_coolers(probe, readings),
+        limited_at_ns=_limited_at_ns(probe, readings),
         gpu_pinned_share=_gpu_share(probe, timed),
     )
 
@@ -165,6 +169,29 @@ def _capped_khz(probe: RunProbe, readings: Readings) -> dict[int, int]:
         if lowest < khz:
             capped[policy] = lowest
     return capped
+
+
+def _is_confirmed_by_cycles(probe: RunProbe, timed: Readings) -> bool:
+    """Whether the cores counted the cycles of the requested clock, where all have the same."""
+    requested = set(probe.requested_khz.values())
+    blocks = clock_blocks(probe, timed) if len(requested) == 1 else []
+    return bool(blocks) and all(
+        abs(block.khz / khz - 1) <= COUNTED_CHANGE_MAX for block in blocks for khz in requested
+    )
+
+
+def _limited_at_ns(probe: RunProbe, readings: Readings) -> dict[int | str, int]:
+    moments: dict[int | str, int] = {}
+    for policy, khz in probe.requested_khz.items():
+        limits = readings.series(policy_node(probe.facts, policy, "scaling_max_freq"))
+        for t_ns in [t_ns for t_ns, limit in limits if limit < khz][:1]:
+            moments[policy] = t_ns
+    for path, name in probe.coolers.items():
+        column = readings.column(path)
+        rows = [column.index(value) for value in set(column) if is_cooler_active(path, value)]
+        if rows:
+            moments[name] = min(readings.t_ns[min(rows)], moments.get(name, readings.t_ns[-1]))
+    return moments
 
 
 def clock_limits_khz(probe: RunProbe, readings: Readings) -> dict[int, tuple[int, int]]:

@@ -23,6 +23,7 @@ class Disturbances:
     own_cores_shared_pct: float | None = None  # share of the run's cores that others used
     suspended_s: float = 0.0
     charging_share: float = 0.0
+    charged_at_s: float = 0.0
     body_rise_c: float | None = None
     steady_clock_share: float | None = None  # of the readings, at the most common clock
 
@@ -44,6 +45,7 @@ def observe_disturbances(
         own_cores_shared_pct=own_cores_shared_pct(timed, cpus),
         suspended_s=suspended_s(timed),
         charging_share=_charging_share(timed),
+        charged_at_s=_charged_at_s(timed),
         body_rise_c=_body_rise_c(timed, body),
         steady_clock_share=min(_steady_shares(timed, clock_nodes), default=None),
     )
@@ -75,6 +77,12 @@ def _steady_shares(timed: Readings, clock_nodes: Sequence[str]) -> Iterator[floa
 def _charging_share(timed: Readings) -> float:
     statuses = timed.column(STATUS)
     return statuses.count(CHARGING) / len(statuses) if statuses else 0.0
+
+
+def _charged_at_s(timed: Readings) -> float:
+    statuses = timed.column(STATUS)
+    first = statuses.index(CHARGING) if CHARGING in statuses else 0
+    return (timed.t_ns[first] - timed.t_ns[0]) / 1e9 if timed.t_ns else 0.0
 
 
 def _body_rise_c(timed: Readings, body: ThermalZone | None) -> float | None:

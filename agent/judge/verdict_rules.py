@@ -183,7 +183,8 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
     if disturbances.charging_share > 0:
         avoidable = run.probe.facts.charging is not None
         objection = Reason.suspect if avoidable else Reason.remark
-        yield objection(ReasonCode.CHARGED, share=disturbances.charging_share)
+        at_s = disturbances.charged_at_s
+        yield objection(ReasonCode.CHARGED, share=disturbances.charging_share, at_s=at_s)
     steady = disturbances.steady_clock_share
     if run.condition.freq == FIXED and steady is not None and steady < PINNED_SHARE_MIN:
         yield Reason.suspect(ReasonCode.FIXED_CLOCK_UNSTEADY, share=steady, limit=PINNED_SHARE_MIN)
@@ -251,7 +252,8 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
             yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=share, limit=LOWERED_SHARE_MAX)
         return
     for cooler in clocks.active_coolers:
-        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=safe_text(cooler, 100))
+        code, name = ReasonCode.COOLING_DEVICE_ACTIVE, safe_text(cooler, 100)
+        yield Reason.suspect(code, name=name, at_s=_limited_at_s(run, cooler))
     if not requested_khz:
         return
     if clocks.pinned_share is None:
@@ -264,7 +266,18 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
     for policy, khz in clocks.capped_khz.items():
         objection = Reason.void if clocks.pinned_share is None else Reason.suspect
         requested = requested_khz[policy]
-        yield objection(ReasonCode.CLOCK_CAPPED, policy=policy, khz=khz, requested_khz=requested)
+        yield objection(
+            ReasonCode.CLOCK_CAPPED,
+            policy=policy,
+            khz=khz,
+            requested_khz=requested,
+            at_s=_limited_at_s(run, policy),
+        )
+
+
+def _limited_at_s(run: RunObservation, what: int | str) -> float:
+    """When a limit was first seen, in seconds after the start; 0 if it was there before."""
+    return max(0, run.clocks.limited_at_ns.get(what, run.span[0]) - run.span[0]) / 1e9
 
 
 def check_gpu_clock(run: RunObservation) -> Iterator[Reason]:

@@ -1,17 +1,17 @@
 """Rules of the verdict that look at the work itself: step times, cores, claimed speed. Pure."""
 
 from collections.abc import Iterator
-from statistics import fmean, median
+from statistics import median
 
 from agent.collect.cpu_usage import (
     core_ticks,
-    counted_clock_khz,
     gpu_load_node,
     gpu_util_pct,
 )
 from agent.collect.runner_output import median_step_ms
 from agent.collect.thread_affinity import moved_threads
 from agent.judge.clock_checks import GPU_POLICY
+from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks, cycle_mismatch
 from agent.judge.run_observation import RunObservation
 from agent.judge.step_checks import (
     CHANGE_MIN,
@@ -41,7 +41,6 @@ UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
 WORK_RUNS_MIN, SIMILAR_RUNS_MIN = 3, 2
 RATE_CHANGE_MIN, FREE_RATE_CHANGE_MIN, RATE_SPREADS = 0.03, 0.05, 6.0
 GPU_SHARED_PCT_MAX = 15.0
-STEADY_SHARE_MIN, COUNTED_CHANGE_MAX = 0.95, 0.02
 
 
 def check_step_times(run: RunObservation) -> Iterator[Reason]:
@@ -94,29 +93,23 @@ def check_work_rate(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_counted_clock(run: RunObservation) -> Iterator[Reason]:
-    """The cycles of the run's threads agree with the clocks that the nodes show.
+    """The cycles of the run's threads agree with the clocks that the nodes show, at every moment.
 
     A counter may count on one kind of core only, so that each of the shown clocks is possible.
+    Computers change their clocks more often than they are sampled.
     """
-    timed = run.readings.within(run.measured_span)
-    counted_khz = counted_clock_khz(timed)
-    steady = run.disturbances.steady_clock_share
-    is_steady = steady is not None and steady >= STEADY_SHARE_MIN
-    if counted_khz is None or not (run.probe.requested_khz or is_steady):
+    if run.claimed.source is Source.HOST:
         return
-    columns = [timed.series(node) for node in run.probe.clock_nodes]
-    shown = [fmean(khz for _, khz in column) for column in columns if column]
-    nearest_khz = min(shown, key=lambda khz: abs(counted_khz / khz - 1), default=0.0)
-    if not nearest_khz or min(shown) <= counted_khz <= max(shown):
-        return
-    change = counted_khz / nearest_khz - 1
-    if abs(change) > COUNTED_CHANGE_MAX:
+    found = cycle_mismatch(clock_blocks(run.probe, run.readings.within(run.measured_span)))
+    if found is not None:
         yield Reason.suspect(
             ReasonCode.CLOCK_NOT_COUNTED,
-            counted_khz=round(counted_khz),
-            shown_khz=round(nearest_khz),
-            change=change,
+            counted_khz=round(found.khz),
+            shown_khz=found.shown_khz,
+            change=found.khz / found.shown_khz - 1,
+            share=found.share,
             limit=COUNTED_CHANGE_MAX,
+            at_s=(found.at_ns - run.span[0]) / 1e9,
         )
 
 

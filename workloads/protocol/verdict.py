@@ -208,7 +208,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.CLOCK_NOT_COUNTED: (
         "the CPU ran at {counted_khz} kHz by its counted cycles, {change:+.1%} from the "
-        "{shown_khz} kHz that its nodes show"
+        "{shown_khz} kHz that its nodes show, for {share:.0%} of the run"
     ),
     ReasonCode.CLOCK_CAPPED: (
         "policy{policy} was capped at {khz} kHz; {requested_khz} kHz were requested"
