@@ -112,7 +112,8 @@ def moment(rng: random.Random, run: DrawnRun) -> Mischief:
     share = rng.uniform(0, 95)
     lasting: Mischief = {"at": f"run@{share:.0f}%"}
     length = run.seconds * rng.uniform(0.05, 1 - share / 100)
-    period = run.seconds * rng.uniform(0.02, 0.3)
+    period = run.seconds * rng.uniform(0.05, 0.3)
+    bursts = {"for": period * rng.uniform(0.3, 0.9), "every": period, "until": "run_stop"}
     choices: tuple[tuple[int, Mischief], ...] = (
         (2, {}),  # since long before
         (2, {"at": FIRST_CANARY}),
@@ -120,7 +121,7 @@ def moment(rng: random.Random, run: DrawnRun) -> Mischief:
         (2, {"at": f"run@{rng.uniform(0, 5):.1f}%"}),
         (2, {**lasting, "for": length}),
         (2, {"at": own, "for": run.seconds * rng.uniform(0.5, 1.2)}),
-        (2, {**lasting, "for": period * rng.uniform(0.3, 0.9), "every": period}),
+        (2, {**lasting, **bursts}),
     )
     return rng.choices([item for _, item in choices], [weight for weight, _ in choices])[0]
 
@@ -179,7 +180,7 @@ def _clock_reset(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Misch
 
 def _hopping(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Mischief]:
     period = rng.uniform(0.2, 3.0)
-    when = {"at": f"run@{rng.uniform(0, 50):.0f}%", "every": period}
+    when = {"at": f"run@{rng.uniform(0, 50):.0f}%", "every": period, "until": "run_stop"}
     fault = {"kind": "throttle", "steps": rng.randint(1, 8), "for": period * rng.uniform(0.3, 0.9)}
     return [fault | when]
 

@@ -50,7 +50,7 @@ from workloads.protocol.messages import Job, Report, RunId
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.verdict import ReasonCode, Validity
 
-SPEED = 400.0
+SPEED = 300.0
 PER_CLEAN = 6  # disturbed runs per clean one
 LEARNING_TRIES = 3
 BIAS, LARGE_BIAS, HARMLESS = 0.03, 0.05, 0.01

@@ -210,8 +210,9 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
         limit = times.change_max if is_held else max(FREE_CHANGE_MIN, times.change_max)
         if not may_change and times.change is not None and abs(times.change) > limit:
             objection = Reason.void if is_held else Reason.suspect
-            code = ReasonCode.CANARY_CHANGED
-            yield objection(code, canary=kind, change=times.change, limit=limit)
+            yield objection(
+                ReasonCode.CANARY_CHANGED, canary=kind, change=times.change, limit=limit
+            )
         if is_held and times.has_drifted and times.reference and times.drift is not None:
             yield Reason.suspect(
                 ReasonCode.CANARY_DRIFTED,
@@ -319,9 +320,11 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
         if times.drift is None or times.reference is None:
             continue
         limit = max(FREE_CHANGE_MIN, times.reference.drift_max)
-        if abs(times.drift) > limit:
-            code = ReasonCode.WORK_RATE_LOW if times.drift > 0 else ReasonCode.WORK_RATE_HIGH
-            yield Reason.suspect(code, canary=kind, change=times.drift, limit=limit)
+        change = times.drift
+        if change > limit:
+            yield Reason.suspect(ReasonCode.WORK_RATE_LOW, canary=kind, change=change, limit=limit)
+        elif change < -limit:
+            yield Reason.suspect(ReasonCode.WORK_RATE_HIGH, canary=kind, change=change, limit=limit)
     # That mode lowers the limits on purpose; a long run is measured with its throttling.
     if run.condition.freq != FIXED and run.condition.protocol is Protocol.COLD:
         for policy, (khz, _) in run.limits_khz.items():
