@@ -155,6 +155,8 @@ class _Lane:
         with blame_lease_loss(phone, self.job.fence):
             output = watch(phone, spec, self.pid, self.boot_id, sleep, self._show_progress)
         self.session.runner_alive = False
+        if spec.checkpoint:
+            phone.shell(["rm", "-f", spec.checkpoint])
         return probe.parse_snapshot(parse_complete_nodes(before.text)), output
 
     def _collect(self, probe: RunProbe, before: ProbeSnapshot, output: RunnerOutput) -> RunResult:

@@ -156,12 +156,28 @@ class DoneRecord(RunnerRecord):
     first_step_ns: Count | None = None
 
 
+class ResumeRecord(RunnerRecord):
+    """The run continues from a checkpoint, with this step; what was done since it is lost."""
+
+    step: Count
+    t_ns: Count
+    same_cores: bool
+    lost_ns: Count
+
+
 class FaultRecord(RunnerRecord):
     """The final record of a failed run."""
 
     code: str = Field(max_length=64)
     text: str
 
+
+_BEFORE_WINDOWS: dict[str, type[RunnerRecord]] = {
+    "memory": MemoryRecord,
+    "input": InputRecord,
+    "device": OpenCLRecord,
+    "resume": ResumeRecord,
+}
 
 R = TypeVar("R", bound=RunnerRecord)
 
@@ -180,6 +196,7 @@ class RunnerOutput:
         self.evaluations: list[EvaluationRecord] = []
         self.sampler: SamplerRecord | None = None
         self.done: DoneRecord | None = None
+        self.resume: ResumeRecord | None = None
         self.fault: FaultRecord | None = None
         self.bytes_read = 0
         self._tail = b""
@@ -232,12 +249,10 @@ class RunnerOutput:
 
     def _take_after_hello(self, kind: object, members: dict[str, Any]) -> None:
         match kind:
-            case "memory" if self.memory is None and not self.windows:
-                self.memory = parse_record(MemoryRecord, members)
-            case "input" if self.input is None and not self.windows:
-                self.input = parse_record(InputRecord, members)
-            case "device" if self.device is None and not self.windows:
-                self.device = parse_record(OpenCLRecord, members)
+            case "memory" | "input" | "device" | "resume" if not self.windows:
+                self._take_before_windows(kind, members)
+            case "checkpoint":
+                pass  # the next launch says where it continues
             case "window" if self.sampler is None:
                 self._take_window(parse_record(StepWindow, members))
             case "trace":
@@ -248,13 +263,16 @@ class RunnerOutput:
                 self.sampler = parse_record(SamplerRecord, members)
             case "done":
                 self.done = parse_record(DoneRecord, members)
-                if self.done.steps != self.steps:
-                    text = (
-                        f"the last record counts {self.done.steps} steps, the windows {self.steps}"
-                    )
-                    raise BadOutput(text)
+                if self.done.steps != self.steps_end:
+                    text = f"the last record counts {self.done.steps} steps"
+                    raise BadOutput(f"{text}, the windows {self.steps_end}")
             case _:
                 raise unexpected_record(kind)
+
+    def _take_before_windows(self, kind: str, members: dict[str, Any]) -> None:
+        if getattr(self, kind) is not None:
+            raise unexpected_record(kind)
+        setattr(self, kind, parse_record(_BEFORE_WINDOWS[kind], members))
 
     def _take_window(self, window: StepWindow) -> None:
         if window.first != self.steps_end or len(self.windows) >= WINDOWS_MAX:
@@ -276,7 +294,9 @@ class RunnerOutput:
     @property
     def steps_end(self) -> int:
         """The step that the next window has to begin with."""
-        return self.windows[-1].first + self.windows[-1].n if self.windows else 0
+        if self.windows:
+            return self.windows[-1].first + self.windows[-1].n
+        return self.resume.step if self.resume else 0
 
 
 def unexpected_record(kind: object) -> BadOutput:

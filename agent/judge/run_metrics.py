@@ -216,6 +216,8 @@ def _cpu_gpu_correlation(run: RunObservation) -> float | None:
 
 
 def _training_results(run: RunObservation) -> Values:
+    if run.output.resume is not None:
+        yield "resume_lost_s", run.output.resume.lost_ns / 1e9
     if run.claimed.done.first_step_ns is not None:
         yield "first_step_ms", run.claimed.done.first_step_ns / 1e6
     yield "loss_first", run.claimed.done.loss_first

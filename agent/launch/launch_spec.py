@@ -30,6 +30,8 @@ class LaunchSpec:
     tuned: str | None = None  # path of the phone's tuning file for the kernels
     sample_hz: int | None = None  # None: by the length of the run
     trace_steps: int = TRACE_STEPS
+    checkpoint: str | None = None  # path on the phone
+    checkpoint_s: float = 0.0
 
     @property
     def threads(self) -> int:
@@ -59,6 +61,8 @@ class LaunchSpec:
         words += ["--data", self.data] if self.data else []
         words += ["--kernels", self.kernels] if self.kernels else []
         words += ["--tuned", self.tuned] if self.tuned else []
+        if self.checkpoint:
+            words += ["--checkpoint", self.checkpoint, "--checkpoint-s", f"{self.checkpoint_s:g}"]
         for name, value in sorted(self.case.options.items()):
             words += [f"--{name}", value]
         words += ["--warmup", str(launch.warmup), "--steps", str(launch.steps)]

@@ -52,6 +52,7 @@ from workloads.protocol.faults import (
     RunnerFailed,
     ShellFailed,
     TooHot,
+    TrainingKilled,
 )
 from workloads.text import safe_text
 
@@ -272,6 +273,8 @@ class _RunWatcher:
             )
         self._check_disk()
         kind = self._kind_of_exit()
+        if self._spec.checkpoint and issubclass(kind, Killed | DiesLater):
+            raise TrainingKilled(f"the training was killed at step {self._output.steps_end}")
         # The watchdog does not end with a runner that crashes.
         watchdog = self._phone.shell(["pgrep", "-f", f"watchdog {LANE_DIR}"])
         if kind is not Killed and watchdog.status == 1:  # guard: adbd-kills-children

@@ -45,6 +45,7 @@ struct losses {
 /* What a checkpoint keeps of a run. */
 struct run_progress {
     int64_t measured, measured_ns;
+    int64_t wall_ns; /* when it was written: the other clocks end with the boot */
     uint64_t mask;
     struct losses losses;
 };
@@ -261,10 +262,16 @@ static void write_done(struct run_state *state, int changed, double answer_error
 
 /* ---- checkpoints ---- */
 
+static int64_t wall_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static bool save_checkpoint(struct run_state *state) {
     int64_t start = now_ns();
-    state->saved =
-        (struct run_progress){state->measured, state->measured_ns, state->mask, state->losses};
+    state->saved = (struct run_progress){state->measured, state->measured_ns, wall_ns(),
+                                         state->mask, state->losses};
     const struct checkpoint_record record = {&state->saved, sizeof state->saved};
     if (!checkpoint_write(&state->executor, state->settings->checkpoint, record, &state->fault)) {
         return false;
@@ -304,6 +311,7 @@ static bool resume(struct run_state *state) {
         json_int(&state->out, "step", state->measured);
         json_int(&state->out, "t_ns", now_ns());
         json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
+        json_int(&state->out, "lost_ns", max_i64(wall_ns() - state->saved.wall_ns, 0));
         json_end(&state->out);
     }
     return true;

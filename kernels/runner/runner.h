@@ -125,8 +125,9 @@
  *         step is measured like any other; the cost of its timestamps is part of its time.
  *     {"line":"evaluation","step":I,"t_ns":T,"ns":D,"accuracy":A}                between windows
  *         of a plan that evaluates during training; its time belongs to no window.
- *     {"line":"resume","step":I,"t_ns":T,"same_cores":true}                 of a run that goes on
- *         the first window begins with step I. same_cores: false if the mask is another one.
+ *     {"line":"resume","step":I,"t_ns":T,"same_cores":true,"lost_ns":L}     of a run that goes on
+ *         the first window begins with step I. same_cores: false if the mask is another one. L is
+ *         the time since the checkpoint was written, by the wall clock of the phone.
  *     {"line":"checkpoint","step":I,"t_ns":T,"ns":D}                             between windows
  *         a run that is killed now continues with step I; writing took D ns.
  *     {"line":"sampler","readings":N,"cpu_ns":C,"late_p50_ns":A,"late_p99_ns":B,"late_max_ns":M,

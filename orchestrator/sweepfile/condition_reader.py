@@ -113,7 +113,7 @@ def _last_key(path: str) -> str:
 
 
 # In the file a duration has its unit in the value, so the key does not name one.
-_FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s"}
+_FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s", "resume": "resume_s"}
 _READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "protocol": _protocol,
     "cores": _cores,
@@ -127,6 +127,7 @@ _READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "time_min": _duration,
     "sample_hz": _integer,
     "trace_steps": _integer,
+    "resume": _duration,
     "too_large": _too_large,
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,

@@ -23,7 +23,8 @@
       cool_wait_max: 20m         also start_temp_max_c (a number, or any), battery_min_pct,
                                  warmup_steps, steps_min and time_min (minimum run length),
                                  sample_hz (up to 200; limited to 6000 readings per run),
-                                 trace_steps (steps with a time for every operation)
+                                 trace_steps (steps with a time for every operation),
+                                 resume (30s: a killed run continues from a checkpoint of that age)
     defaults: {batch_size: 32}   used where neither a cell nor `conditions` sets a value
     repeat: 3                    runs per cell and phone, or until the median is precise:
       until: 2%                  half the width of the median's confidence interval,

@@ -326,6 +326,29 @@ def test_a_runner_that_dies_is_a_finding(
     assert read_policy_states(phone, (0, 4, 7)) == before
 
 
+def test_a_killed_training_continues_from_its_checkpoint(
+    phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
+) -> None:
+    job = a_job(phone.facts.serial, protocol="endurance", resume_s=5)
+    checkpoint = f"{HOME}/checkpoint-{job.run.trial}.{job.run.repeat}"
+    in_run = event_when(lambda: phone.shell(["test", "-e", checkpoint]).status == 0)
+
+    def kill() -> None:
+        assert in_run.wait(20)
+        hello = json.loads(phone.shell_checked(["head", "-n", "1", lane_file("out.jsonl")]))
+        phone.shell_checked(["kill", "-9", str(hello["pid"])])
+
+    threading.Thread(target=kill, daemon=True).start()
+    fault = run_attempt(job, phone, context).report.fault
+    assert fault is not None
+    assert (fault.kind, fault.blame) == (FaultKind.TRAINING_KILLED, Blame.PHONE)
+    report = run_attempt(job, phone, context).report
+    assert report.fault is None, report.fault
+    metrics = {metric.name: metric.value for metric in report.metrics}
+    assert metrics["resume_lost_s"] > 0
+    assert phone.shell(["test", "-e", checkpoint]).status == 1
+
+
 def test_a_reboot_is_not_blamed_on_the_runner(
     adb: AdbServer, opened_phone: Phone, disposable_phone: VirtualPhone, context: LaneContext
 ) -> None:

@@ -22,7 +22,7 @@ IDS = {
     "daily": "sw-db47c5bc",
     "demo": "sw-523c9198",
     "emdl21": "sw-d2a0e401",
-    "infeasible": "sw-3c5ad316",
+    "infeasible": "sw-e18c6bc8",
     "inference": "sw-325e95b7",
     "smoke": "sw-4d6b13c2",
     "tx2": "sw-0afcd1ec",

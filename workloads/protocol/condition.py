@@ -83,6 +83,13 @@ class Condition(WireModel):
         le=1000,
         description="steps in which every operation is timed, spread over the run; None: 5",
     )
+    resume_s: float | None = Field(
+        default=None,
+        ge=1,
+        le=3600,
+        description="seconds between two checkpoints, from which a killed run continues; None: "
+        "a killed run is a result",
+    )
     too_large: Literal["try"] | None = Field(
         default=None,
         description="whether to try a workload that is predicted not to fit into memory",

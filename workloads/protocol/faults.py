@@ -48,6 +48,7 @@ class FaultKind(StrEnum):
     HUNG = "hung"
     RESTARTED = "restarted"
     PROCESSES_KILLED = "processes_killed"
+    TRAINING_KILLED = "training_killed"
     SHELL_FAILED = "shell_failed"
     CONDITION_UNMET = "condition_unmet"
     TOO_HOT = "too_hot"
@@ -146,6 +147,12 @@ class ProcessesKilled(PhoneTrouble):
     """the phone killed runner and watchdog together; check the cable, or root the phone"""
 
     kind = FaultKind.PROCESSES_KILLED
+
+
+class TrainingKilled(PhoneTrouble):
+    """the phone killed the training; the next attempt continues from its checkpoint"""
+
+    kind = FaultKind.TRAINING_KILLED
 
 
 class ShellFailed(PhoneTrouble):

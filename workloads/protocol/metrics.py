@@ -153,6 +153,11 @@ METRICS: dict[str, MetricKind] = {
         "time from the start of the runner to the end of its first step, warm-up included",
         "end of the first step - first record",
     ),
+    "resume_lost_s": _time(
+        "s",
+        "time lost by the last kill of a run that continued from a checkpoint",
+        "continued - last checkpoint, by the phone's wall clock",
+    ),
     "gflops": _time(
         "GFLOP/s",
         "floating-point operations of a step divided by the median step time",

@@ -27,6 +27,7 @@ class RunnerExit(IntEnum):
     IO = 8
     GUARD_RESTORED = 10
     DEVICE = 11
+    BAD_CHECKPOINT = 12
 
 
 class RunnerFailure(Exception):

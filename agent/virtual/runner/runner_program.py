@@ -27,6 +27,7 @@ from agent.virtual.runner.runner_contract import (
     parse_options,
 )
 from agent.virtual.runner.simulated_run import SimulatedRun
+from agent.virtual.runner.virtual_checkpoint import VirtualCheckpoint
 from agent.virtual.runner.virtual_watchdog import VirtualWatchdog
 from agent.virtual.shell.command_call import CommandCall, run_as_process
 from agent.virtual.twin.simulated_provenance import provenance_by_family
@@ -39,6 +40,7 @@ _INPUTS = ("memory", "storage")
 _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "--data": (),  # accepted and ignored: a phone that computes nothing needs no data
     "--input": _INPUTS,
+    "--checkpoint": (),
     "--kernels": (),
     "--tuned": (),
     "--fallback": ("cpu",),  # a virtual GPU lacks no operation
@@ -112,6 +114,7 @@ async def _run_plan(
         "--period-ms": defaults.period_ms,
         "--trace-steps": float(defaults.trace_steps),
         "--device": 0.0,
+        "--checkpoint-s": 30.0,
     }
     options = parse_options(arguments, number_defaults, _TEXT_OPTIONS)
     if (options.texts.get("--feed"), options.texts.get("--input")) == ("preloaded", "storage"):
@@ -177,6 +180,12 @@ async def _start_run(
         has_data_file="--data" in options.texts,
     )
     run = SimulatedRun(call.phone, process, plan, settings, output, preparation)
+    if "--checkpoint" in options.texts:
+        path, every_s = options.texts["--checkpoint"], options.numbers["--checkpoint-s"]
+        identity = f"{plan.case}/{plan.backend}/{plan.threads}"
+        run.checkpoint = VirtualCheckpoint(
+            call.phone, process, _absolute(call, path), every_s, identity
+        )
     for _ in range(plan.threads - 1):
         call.phone.processes.add_thread(process, process.mask)
     if has_node_list(call.phone, folder, process.uid):

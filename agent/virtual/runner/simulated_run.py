@@ -33,6 +33,7 @@ from agent.virtual.runner.run_records import (
 )
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunSettings
 from agent.virtual.runner.step_noise import StepNoise
+from agent.virtual.runner.virtual_checkpoint import VirtualCheckpoint
 from agent.virtual.runner.window_writer import ClosedWindow, WindowWriter
 from agent.virtual.virtual_phone import VirtualPhone
 
@@ -69,6 +70,7 @@ class SimulatedRun:
         self._stop_requested = False
         self._is_paused = False
         self._windows = WindowWriter(output, settings)
+        self.checkpoint: VirtualCheckpoint | None = None
         self._window_count = 0
         self._measuring_since = 0.0
         self._step_s = 1.0  # at the present speed, without the noise of the window
@@ -117,7 +119,12 @@ class SimulatedRun:
             raise RunnerFailure(RunnerExit.STOPPED, "stopped by SIGTERM before the first step")
         for record in prepared.records:
             self._output.write(record)
-        self._progress_at = self._measuring_since = self.phone.model_clock.now
+        if self.checkpoint and (before := self.checkpoint.read()):
+            self._windows.steps, self._windows.ns, record = before
+            self._is_warmup = False
+            self._output.write(record)
+        self._progress_at = self.phone.model_clock.now
+        self._measuring_since = self._progress_at - self._windows.ns / 1e9
         self._prepared = prepared
         if prepared.uses_gpu:
             self._load.gpu_busy = 1.0
@@ -364,6 +371,10 @@ class SimulatedRun:
         self._window_count += 1
         if not claims.drop_every or self._window_count % claims.drop_every:
             self._windows.write(window, self._current_shares(), self._step_s)
+        if self.checkpoint:
+            record = self.checkpoint.write_if_due(self._windows.steps, self._windows.ns)
+            if record is not None:
+                self._output.write(record)
 
     def _step_extremes(self, steps: int, mean_ns: float) -> tuple[int, int]:
         """Return the expected fastest and slowest of some steps with normal noise."""
