@@ -24,7 +24,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "sweep": ("orchestrator.commands.sweep:sweep", "Plan, submit, show and control sweeps."),
         "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
         "status": ("orchestrator.commands.status:status", "Show the state of the lab."),
-        "workload": ("orchestrator.commands.workload:workload", "List workloads; add files."),
+        "workload": ("orchestrator.commands.workload:workload", "List, add and size workloads."),
+        "external": ("orchestrator.commands.external:external", "Add programs of other engines."),
         "study": ("orchestrator.commands.study:study", "Reproduce published studies."),
     },
     "Results": {

@@ -294,6 +294,7 @@ PURE_MODULES = (
         "difflib",
         "enum",
         "functools",
+        "importlib",
         "gzip",
         "hashlib",
         "ipaddress",

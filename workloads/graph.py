@@ -44,6 +44,9 @@ class PublishedSize:
     source: str
 
 
+NOT_PUBLISHED = PublishedSize(0, 0, "")  # of a model that no paper describes
+
+
 @dataclass(frozen=True)
 class Model:
     """A training graph: named inputs with the shape of one sample, and nodes in order."""

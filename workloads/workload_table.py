@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workloads.basic_steps import MatmulStep, OpaqueStep
+from workloads.models.own_models import OWN_MODELS
 from workloads.run_options import FEED, INPUT, KERNEL
 from workloads.step_cost import Step
 from workloads.workload import (
@@ -30,7 +31,8 @@ TEXTBOOK = WorkloadSource(
     "textbook", "the textbook versions of EMDL'21's models, and ResNet-20", warmup=5
 )
 LANGUAGE = WorkloadSource("language", "small language models, trained on the phone", warmup=3)
-STUDIES = (CAMBRIDGE, EMDL, TX2, TX2_FAILED, TEXTBOOK, LANGUAGE, BUILT_IN)
+OWN = WorkloadSource("own", "models of this installation", warmup=5)
+STUDIES = (CAMBRIDGE, EMDL, TX2, TX2_FAILED, TEXTBOOK, LANGUAGE, OWN, BUILT_IN)
 
 INFERENCE_SUFFIX = "-inference"
 # daily-increment: images per day and the number of days are the study's; the number of images
@@ -308,11 +310,26 @@ def _language() -> Iterator[Workload]:
         )
 
 
+def _own() -> Iterator[Workload]:
+    notes = "A model of this installation, trained on generated data."
+    for own in OWN_MODELS:
+        parameters = (_batch(own.batch_size), *own.parameters)
+        yield _training(own.name, OWN, own.text, *parameters, notes=notes)
+
+
 def all_workloads() -> Iterator[Workload]:
     """Yield every workload, study by study, each model with its inference variant."""
     without_inference = {"sgemm", "sgemm-square", "emdl-cpuconf", "daily-increment"}
     without_inference |= {"decoder-1m-lora", "decoder-15m-lora"}
-    for workloads in (_cambridge(), _emdl(), _tx2(), _tx2_failed(), _textbook(), _language()):
+    for workloads in (
+        _cambridge(),
+        _emdl(),
+        _tx2(),
+        _tx2_failed(),
+        _textbook(),
+        _language(),
+        _own(),
+    ):
         for workload in workloads:
             yield workload
             if workload.name not in without_inference:

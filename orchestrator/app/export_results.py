@@ -12,14 +12,16 @@ from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import InvalidState
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.exchange_bundles import write_sweep_bundle
+from orchestrator.app.export_formats import FORMATS, TABLES
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Download, Role, operation
 from orchestrator.export import table_schemas
+from orchestrator.export.formats import TABLE_FORMATS
 from orchestrator.export.perfetto_trace import write_trace
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import ReportInput, SweepRecord
 from orchestrator.export.table import Table
-from orchestrator.export.table_writers import EXTENSIONS, WRITERS, csv_pieces, write_latex
+from orchestrator.export.table_writers import csv_pieces, write_latex
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
@@ -47,10 +49,6 @@ TRACES_MAX = 200  # runs whose telemetry a report draws: one per phone and cell
 ENERGY_METRIC = "energy_per_step_mj"
 
 RecordedRun = tuple[MeasuredRun, Telemetry]
-
-
-FORMATS = (*WRITERS, "trace", "bundle")
-TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,7 @@ def _file_name(sweep: SweepSummary, request: ExportRequest) -> str:
     if special is not None:
         return f"{sweep.name}.{special}"
     table = "" if request.table == "figures" else f"{request.table}."
-    return f"{sweep.name}.{table}{EXTENSIONS[request.format]}"
+    return f"{sweep.name}.{table}{TABLE_FORMATS[request.format].extension}"
 
 
 def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream: BinaryIO) -> str:
@@ -217,7 +215,7 @@ def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream:
         write_sweep_bundle(store, sweep, figures, stream)
     elif request.format == "trace":
         return _write_trace(store, sweep, request, stream)
-    elif not WRITERS[request.format](_table(store, sweep, request), stream):
+    elif not TABLE_FORMATS[request.format].write(_table(store, sweep, request), stream):
         raise InvalidState(
             f"{sweep.id} has no {request.table} yet; 'farm sweep show {sweep.id}' shows its state"
         )

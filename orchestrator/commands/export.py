@@ -4,12 +4,10 @@ from pathlib import Path
 
 import click
 
+from orchestrator.app.export_formats import FORMATS, TABLES
 from orchestrator.commands.common import connect, lab_option
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.output_file import open_output
-
-FORMATS = ("csv", "jsonl", "parquet", "md", "latex", "trace", "bundle")
-TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
 
 
 @click.command()

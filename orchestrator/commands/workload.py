@@ -30,7 +30,7 @@ _WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_w
 
 @click.group()
 def workload() -> None:
-    """List workloads; add files of external programs and data sets."""
+    """List workloads; start a new one; add files of external programs and data sets."""
 
 
 @workload.command("list")
@@ -169,6 +169,28 @@ def _parse_parameter(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
+@workload.command("new")
+@click.argument("name")
+def new(name: str) -> None:
+    """Write the commented file of a new model NAME, and its line in the table of models.
+
+    The files are in workloads/models/ of this installation. The new workload can be used at once; a
+    lab that runs already learns of it when it is started again.
+
+    Example: farm workload new my-net
+    """
+    import workloads.models
+    from orchestrator.commands.start_files import check_name, write_model
+    from workloads.catalogue import CATALOGUE
+
+    if check_name(name) in CATALOGUE:
+        raise InvalidRequest(f"there is a workload '{name}' already; choose another name")
+    models = Path(workloads.models.__path__[0])
+    click.echo(str(write_model(name, models)))
+    click.echo(f"Its line is in {models / 'own_models.py'}.", err=True)
+    click.echo(f"See its cost and memory with: farm workload show {name}", err=True)
+
+
 @workload.command("add-file")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @lab_option
@@ -191,8 +213,8 @@ def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
 
 
 @workload.command("add-dataset")
-@click.argument("kind", type=click.Choice(["mnist", "cifar10"]))
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("kind", type=click.Choice(["mnist", "cifar10", "text"]))
+@click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--samples",
     type=click.IntRange(1, 60_000),
@@ -200,27 +222,45 @@ def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
     show_default=True,
     help="Number of samples, from the first.",
 )
+@click.option(
+    "--text-length",
+    type=click.IntRange(1, 4096),
+    default=128,
+    show_default=True,
+    help="Bytes per sample of a text; the sweep's text_length must be the same.",
+)
 @lab_option
 @json_option
-def add_dataset(kind: str, folder: Path, samples: int, lab_folder: Path, as_json: bool) -> None:
-    """Add MNIST or CIFAR-10 from the files in FOLDER.
+def add_dataset(
+    kind: str, path: Path, samples: int, text_length: int, lab_folder: Path, as_json: bool
+) -> None:
+    """Add MNIST or CIFAR-10 from a folder, or a text from a file.
 
-    FOLDER must contain train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or not), or
-    data_batch_1.bin to data_batch_5.bin; nothing is downloaded. A sweep refers to the data set by
-    the digest that is printed.
+    The folder must contain train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or not), or
+    data_batch_1.bin to data_batch_5.bin; nothing is downloaded. Every byte of a text is a token,
+    and the decoders learn to predict the next one. A sweep refers to the data set by the digest
+    that is printed.
 
-    Example: farm workload add-dataset mnist ~/mnist
+    \b
+    Examples:
+      farm workload add-dataset mnist ~/mnist
+      farm workload add-dataset text book.txt
     """
-    from workloads.dataset_files import data_file
+    from workloads.dataset_files import data_file, text_file
     from workloads.protocol.base import digest_of_bytes
 
-    content = data_file(kind, _read_files(kind, folder), samples)
+    if kind == "text":
+        with open_input(path) as stream:
+            content = text_file(stream.read(samples * text_length + 1), text_length, samples)
+    else:
+        content = data_file(kind, _read_files(kind, path), samples)
     digest = digest_of_bytes(content)
     _add(connect(lab_folder), digest, BytesIO(content))
     if as_json:
         print_json({"data": digest, "bytes": len(content)})
         return
-    click.echo(f"workload: {{use: lenet, data: {digest}}}" if kind == "mnist" else digest)
+    example = {"mnist": "lenet", "text": "decoder-1m"}.get(kind)
+    click.echo(f"workload: {{use: {example}, data: {digest}}}" if example else digest)
 
 
 def _read_files(kind: str, folder: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from workloads.catalogue import CATALOGUE, Case, cost_of, step_of
-from workloads.graph import Model
+from workloads.graph import NOT_PUBLISHED, Model
 from workloads.lowering import MemoryBreakdown, step_memory
 from workloads.step_cost import Step
 from workloads.training import InferenceStep, TrainingStep
@@ -71,7 +71,7 @@ def workload_lines(case: Case) -> Iterator[str]:
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
     yield _line("threads", str(workload.threads or "one per core"))
-    for model in _models(step):
+    for model in (each for each in _models(step) if each.published != NOT_PUBLISHED):
         published = model.published
         size = f"{published.parameters:,} parameters, {_engineering(published.macs)} multiply-adds"
         yield from _wrapped(_line("published size", f"{size}: {published.source}"))

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -22,7 +22,6 @@ from workloads.units import format_ms
 
 PARQUET_ROWS = 65_536
 TEXT_MAX = 2000
-Write = Callable[[Table, BinaryIO], int]
 
 
 def write_csv(table: Table, stream: BinaryIO) -> int:
@@ -158,13 +157,3 @@ def _format_cell(cell: CellValue) -> str:
     if isinstance(cell, float):
         return format_ms(cell) if math.isfinite(cell) else ""
     return "" if cell is None else safe_text(cell, TEXT_MAX)
-
-
-WRITERS: dict[str, Write] = {
-    "csv": write_csv,
-    "jsonl": write_jsonl,
-    "parquet": write_parquet,
-    "md": write_markdown,
-    "latex": write_latex,
-}
-EXTENSIONS = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet", "md": "md", "latex": "tex"}

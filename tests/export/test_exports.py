@@ -6,6 +6,8 @@ import json
 import os
 import pwd
 import re
+import sys
+import textwrap
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -17,8 +19,8 @@ from click.testing import CliRunner, Result
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.export.bundle_file import BundleContents, write_bundle
+from orchestrator.export.formats import TABLE_FORMATS, TableFormat
 from orchestrator.export.table import Table, TableBlock, make_columns
-from orchestrator.export.table_writers import WRITERS
 from orchestrator.store.database import Database
 from tests.analysis.builders import EXTRAPOLATED, a_trial_of, endurance, measured, phone
 from tests.documents import blocks, commands
@@ -28,6 +30,7 @@ from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "your-own-export.md"
 HOSTILE = '=cmd|"\\input{x}" <b>&_%$#^~ \x1b[2J'
 
 
@@ -399,7 +402,7 @@ def test_values_that_are_not_finite_are_empty_cells(format_: str) -> None:
         "t", make_columns(a=float, b=float), [TableBlock([float("nan")], [[float("inf")]])]
     )
     stream = io.BytesIO()
-    assert WRITERS[format_](table, stream) == 1
+    assert TABLE_FORMATS[format_].write(table, stream) == 1
     assert not re.search(rb"(?i)\bnan\b|\binf", stream.getvalue())
 
 
@@ -421,3 +424,18 @@ def test_every_documented_command_about_results_works(
         assert result.exception is None, f"{words}: {result.exception}"
         assert result.stdout, words
     assert (tmp_path / "smoke.html").exists()
+
+
+def test_the_documented_format_of_ones_own_works(tmp_path: Path) -> None:
+    code = PAGE.read_text().split("   ```python\n", 1)[1].split("   ```\n", 1)[0]
+    (tmp_path / "gnuplot_format.py").write_text(textwrap.dedent(code))
+    sys.path.insert(0, str(tmp_path))
+    try:
+        own = TableFormat("dat", "gnuplot_format")
+        stream = io.BytesIO()
+        columns = make_columns(phone=str, value=float)
+        table = Table("x", columns, [TableBlock(["a b"], [[1.5], [None]])])
+        assert own.write(table, stream) == 2
+        assert stream.getvalue() == b"# phone value\na_b 1.5\na_b -\n\n\n"
+    finally:
+        sys.path.remove(str(tmp_path))

@@ -17,6 +17,7 @@ from workloads.catalogue import (
     lower,
     thread_count,
 )
+from workloads.models.own_models import OWN_MODELS
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.workload import BUILT_IN, WorkloadSource
@@ -33,6 +34,7 @@ NAMES = {
     "tx2-failed": "bert densenet100 resnet101 resnet152 seq2seq vgg19",
     "textbook": "lenet googlenet mobilenetv2 resnet20",
     "language": "decoder-1m decoder-1m-lora decoder-15m decoder-15m-lora",
+    "own": " ".join(model.name for model in OWN_MODELS),
     "built-in": "noop",
 }
 

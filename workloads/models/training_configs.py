@@ -5,6 +5,7 @@ rate for small batches; workloads/workload_table.py says which. Image classifier
 like the studies' data.
 """
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from workloads.models.emdl21 import MODELS, OPTIMIZER, OPTIMIZERS, cpu_job
 from workloads.models.googlenet import googlenet, inceptionv1
 from workloads.models.lenet import lenet
 from workloads.models.mobilenetv2 import mobilenetv2
+from workloads.models.own_models import OWN_MODELS
 from workloads.models.perceptrons import WIDTHS, perceptron
 from workloads.models.resnet import resnet, resnet20
 from workloads.models.squeezenet import squeezenet
@@ -118,14 +120,23 @@ def build_training_step(name: str, given: BoundParameters) -> Step:
         return daily_increment_step(given["batch_size"])
     if name.removesuffix(LORA_SUFFIX) in DECODER_SIZES:
         return decoder_step(name, given)
-    config = TRAINING_CONFIGS[name]
+    config = training_config(name)
     return training_step(config.model(given), given["batch_size"], config.optimizer)
+
+
+def training_config(name: str) -> TrainingConfig:
+    """Return how a workload trains its model; one of own_models.py is imported."""
+    own = next((own for own in OWN_MODELS if own.name == name), None)
+    if own is None:
+        return TRAINING_CONFIGS[name]
+    module = importlib.import_module(own.module)
+    return TrainingConfig(module.model, module.OPTIMIZER)
 
 
 def build_inference_step(name: str, given: BoundParameters) -> Step:
     """Return one forward pass of a workload's model, as it is used after training."""
     used = {"dcgan": dcgan.generator, "dqn": dqn_policy}
-    model = used[name]() if name in used else TRAINING_CONFIGS[name].model(given)
+    model = used[name]() if name in used else training_config(name).model(given)
     return InferenceStep(model, given["batch_size"])
 
 

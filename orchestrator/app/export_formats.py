@@ -1,0 +1,6 @@
+"""The formats and the tables of exports, by name."""
+
+from orchestrator.export.formats import TABLE_FORMATS
+
+FORMATS = (*TABLE_FORMATS, "trace", "bundle")
+TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")
