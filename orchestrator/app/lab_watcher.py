@@ -17,7 +17,7 @@ from workloads.protocol.messages import Event
 POLL_INTERVAL_S = 1.0  # hosts send heartbeats once per second
 POLL_DISTANCE_MIN_S = 0.25
 RETRY_DELAY_S = 0.5
-EVENTS_KEPT = 200
+EVENTS_KEPT = 500
 
 
 class PollerThread:
@@ -27,7 +27,8 @@ class PollerThread:
         self, lab: LabConnection, sweep: str | None, lab_name: str, on_news: Callable[[], None]
     ) -> None:
         self._poller = LabPoller(lab, sweep)
-        self._feed = EventFeed(lab, sweep, EVENTS_KEPT)
+        self._sweep = sweep
+        self._feed = EventFeed(lab, None, EVENTS_KEPT)
         self._on_news = on_news
         self._stop = threading.Event()
         self._events: deque[Event] = deque(self._feed.latest, maxlen=EVENTS_KEPT)
@@ -44,6 +45,11 @@ class PollerThread:
     def stop(self) -> None:
         """Stop polling, without waiting for a query that is under way."""
         self._stop.set()
+
+    def follow(self, sweep: str) -> None:
+        """Follow another sweep from the next poll on."""
+        self._sweep = sweep
+        self._poller.follow(sweep)
 
     def _run(self) -> None:
         polled = time.monotonic()
@@ -75,7 +81,9 @@ class PollerThread:
         self._extend_traces(snapshot.view)
         return replace(
             snapshot,
-            events=tuple(self._events),
+            events=tuple(
+                e for e in self._events if self._sweep is None or e.sweep in ("", self._sweep)
+            ),
             skipped=self._feed.skipped,
             traces=dict(self._traces),
         )

@@ -28,18 +28,42 @@ WORDS = {
 }
 
 
+def matching_events(
+    events: Sequence[Event], names: Mapping[str, str], words: str
+) -> Sequence[Event]:
+    """Return the events that contain every word: in their kind, their phone or their text."""
+    wanted = words.lower().split()
+    if not wanted:
+        return events
+    return [
+        event
+        for event in events
+        if all(
+            word in f"{event.kind} {names.get(event.phone, event.phone)} {event.text}".lower()
+            for word in wanted
+        )
+    ]
+
+
 def event_panel(
-    events: Sequence[Event], names: Mapping[str, str], skipped: int, width: int, height: int
+    events: Sequence[Event],
+    names: Mapping[str, str],
+    skipped: int,
+    width: int,
+    height: int,
+    search: str = "",
 ) -> list[Text]:
     """Render a heading and as many of the latest events as fit."""
     if height <= 0:
         return []
     more = (f"events skipped {skipped} times",) if skipped else ()
+    more = (search, f"{len(events)} found", *more) if search else more
     lines = [rule(width, "events", *more)]
     shown = events[-(height - 1) :] if height > 1 else ()
     lines += [_line(event, names, width) for event in shown]
     if not shown and height > 1:
-        lines.append(line(width, ("no events yet", "dim")))
+        empty = "no event matches; e changes the search" if search else "no events yet"
+        lines.append(line(width, (empty, "dim")))
     return lines + [line(width)] * (height - len(lines))
 
 

@@ -8,6 +8,7 @@ from orchestrator.app.lab_status import KnownPhone, SweepSummary
 from orchestrator.app.phone_filter import PhoneFilter
 from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import SweepState
+from orchestrator.tui.matrix import axis_names
 from orchestrator.tui.panels import layout
 from orchestrator.tui.sorting import position_of, visible_phones, window
 from orchestrator.tui.text_cells import safe_cell
@@ -26,13 +27,19 @@ def handle_key(
     ui = ui.with_(note="")
     if ui.mode is Mode.HELP:
         return ui.with_(mode=Mode.TABLE), None
-    if ui.mode is Mode.FILTER:
-        return _edit_filter(ui, key, parse_filter), None
     if ui.mode is Mode.CONFIRM:
         confirmed = key in ("y", "Y")
         note = "" if confirmed else "Nothing was changed."
         action = ui.pending if confirmed else None
         return ui.with_(mode=Mode.TABLE, pending=None, note=note), action
+    if ui.mode is Mode.FILTER:
+        return _edit_filter(ui, key, parse_filter), None
+    if ui.mode is Mode.SEARCH:
+        return _edit_search(ui, key), None
+    if key in _SWEEP_STEPS:
+        return _next_sweep(ui, _SWEEP_STEPS[key], snapshot), None
+    if ui.mode is Mode.MATRIX:
+        return _move_in_matrix(ui, key, snapshot), None
     phones = visible_phones(snapshot.view.phones, ui, now)
     if key in _STEPS:
         return _move(ui, phones, _STEPS[key]), None
@@ -41,20 +48,64 @@ def handle_key(
     return _change_view(ui, key), None
 
 
-def _edit_filter(ui: Ui, key: str, parse_filter: ParseFilter) -> Ui:
-    if key == "escape":
-        return ui.with_(mode=Mode.TABLE, typed="", filter_error="")
+def _typed(ui: Ui, key: str) -> str:
     if key == "backspace":
-        return ui.with_(typed=ui.typed[:-1], filter_error="")
-    if key != "enter":
-        typed = ui.typed + key if len(key) == 1 else ui.typed
-        return ui.with_(typed=typed[:FILTER_MAX], filter_error="")
-    text = ui.typed.strip()
+        return ui.typed[:-1]
+    return (ui.typed + key if len(key) == 1 else ui.typed)[:FILTER_MAX]
+
+
+def _edit_filter(ui: Ui, key: str, parse_filter: ParseFilter) -> Ui:
+    """Apply the filter while it is typed; an unfinished selector changes nothing yet."""
+    if key == "escape":
+        text, matches = ui.before
+        return ui.with_(mode=Mode.TABLE, typed="", filter_error="", filter=text, matches=matches)
+    typed = _typed(ui, key)
+    text = typed.strip()
     try:
         matches = parse_filter(text) if text else None
     except InvalidRequest as error:
-        return ui.with_(filter_error=str(error))
-    return ui.with_(mode=Mode.TABLE, filter=text, matches=matches, typed="", filter_error="", top=0)
+        if key != "enter":
+            return ui.with_(typed=typed, filter_error="")
+        text, matches = ui.before
+        return ui.with_(filter_error=str(error), filter=text, matches=matches)
+    shown = ui.with_(filter=text, matches=matches, typed=typed, filter_error="", top=0)
+    return shown.with_(mode=Mode.TABLE, typed="") if key == "enter" else shown
+
+
+def _edit_search(ui: Ui, key: str) -> Ui:
+    """Search the events while words are typed."""
+    if key == "escape":
+        return ui.with_(mode=Mode.TABLE, typed="", search="")
+    if key == "enter":
+        return ui.with_(mode=Mode.TABLE, typed="")
+    typed = _typed(ui, key)
+    return ui.with_(typed=typed, search=typed.strip())
+
+
+def _next_sweep(ui: Ui, step: int, snapshot: LabSnapshot) -> Ui:
+    """Follow another of the newest sweeps, in the order of their submission."""
+    view = snapshot.view
+    known = sorted((*view.sweeps, *view.others), key=lambda sweep: (sweep.created_at, sweep.id))
+    if len(known) < 2:
+        return ui.with_(note="There is no other sweep.")
+    current = ui.sweep or view.sweeps[0].id
+    position = next((i for i, sweep in enumerate(known) if sweep.id == current), 0)
+    chosen = known[(position + step) % len(known)]
+    return ui.with_(sweep=chosen.id, cell=(0, 0), note=f"Now following {safe_cell(chosen.name)}.")
+
+
+_CELL_STEPS = {"up": (-1, 0), "k": (-1, 0), "down": (1, 0), "j": (1, 0)}
+_CELL_STEPS |= {"left": (0, -1), "right": (0, 1), "l": (0, 1)}
+_CELL_STEPS |= {"pageup": (-10, 0), "pagedown": (10, 0), " ": (0, 10), "b": (0, -10)}
+
+
+def _move_in_matrix(ui: Ui, key: str, snapshot: LabSnapshot) -> Ui:
+    if key not in _CELL_STEPS:
+        return ui.with_(mode=Mode.TABLE) if key in ("escape", "q", "m", "enter") else ui
+    conditions, cases = axis_names(snapshot.view.cells)
+    row, column = (old + step for old, step in zip(ui.cell, _CELL_STEPS[key], strict=True))
+    last_row, last_column = max(0, len(conditions) - 1), max(0, len(cases) - 1)
+    return ui.with_(cell=(min(max(row, 0), last_row), min(max(column, 0), last_column)))
 
 
 # by how many rows; pages and ends depend on the screen
@@ -92,14 +143,18 @@ def _change_view(ui: Ui, key: str) -> Ui:
     if key == "q" and ui.mode is Mode.TABLE:
         return ui.with_(quit=True)
     if key in ("escape", "q", "backspace", "left"):
-        cleared = ui.with_(filter="", matches=None) if ui.mode is Mode.TABLE else ui
+        cleared = ui.with_(filter="", matches=None, search="") if ui.mode is Mode.TABLE else ui
         return cleared.with_(mode=Mode.TABLE)
     if key in ("enter", "right", "d"):
         return ui.with_(mode=Mode.PHONE)
     if key in ("?", "h"):
         return ui.with_(mode=Mode.HELP)
     if key == "/":
-        return ui.with_(mode=Mode.FILTER, typed=ui.filter)
+        return ui.with_(mode=Mode.FILTER, typed=ui.filter, before=(ui.filter, ui.matches))
+    if key == "e":
+        return ui.with_(mode=Mode.SEARCH, typed=ui.search)
+    if key == "m":
+        return ui.with_(mode=Mode.MATRIX)
     if key == "s":
         orders = list(Sort)
         return ui.with_(sort=orders[(orders.index(ui.sort) + 1) % len(orders)], top=0)
@@ -107,6 +162,7 @@ def _change_view(ui: Ui, key: str) -> Ui:
 
 
 _ACTION_KEYS = frozenset("pcrQ+-")
+_SWEEP_STEPS = {"n": 1, "N": -1}
 
 
 def _request_action(ui: Ui, key: str, snapshot: LabSnapshot, phones: Sequence[KnownPhone]) -> Ui:

@@ -9,31 +9,35 @@ from datetime import datetime
 
 from rich.text import Text
 
+from orchestrator.app.lab_page import group_problems
 from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.app.phone_state_text import BADGES, activity_text, display_names, state_badge
-from orchestrator.tui.event_lines import EVENT_STYLES, event_panel
+from orchestrator.app.phone_state_text import display_names
+from orchestrator.tui.event_lines import event_panel, matching_events
 from orchestrator.tui.header import header
 from orchestrator.tui.matrix import heat_map
 from orchestrator.tui.phone_detail import PANE_LINES, phone_page, phone_pane
-from orchestrator.tui.phone_table import heading_of, phone_table, problem_line
+from orchestrator.tui.phone_table import heading_of, phone_table
 from orchestrator.tui.sorting import position_of, visible_phones
 from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
 from orchestrator.tui.ui_state import Mode, Ui
-from workloads.protocol.messages import EventKind, PhoneState
+from workloads.protocol.messages import PhoneState
 
 BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
 LEFT_WIDTH = 130
 PANE_HEIGHT, PANE_WIDTH = 30, 60
 EVENTS_MIN = 5
-PROBLEMS = frozenset({EventKind.FAULT, EventKind.VOID, EventKind.EXPIRED})
+MANY_KEYS_WIDTH = 120
 FOOTER_HEIGHT_MIN = 8  # lower screens have no footer
 
 HELP = (
     ("↑ ↓ j k", "move; PgUp, PgDn; g and G jump to the ends"),
     ("⏎", "open the phone; esc closes it"),
     ("/", "filter phones, e.g. xiaomi   ram_mb >= 6000 and root   tag == paper"),
+    ("e", "search the events, e.g. fault pixel"),
     ("s", "sort by state, name, host, temperature, battery, remaining time"),
+    ("n N", "follow the next or the previous sweep"),
+    ("m", "open the matrix of the sweep; arrows move, the last line describes the cell"),
     ("p", "pause or resume the sweep: running runs finish, no new ones start"),
     ("c", "cancel the sweep: queued runs are dropped, results are kept"),
     ("r", "retry failed and blocked runs"),
@@ -53,6 +57,12 @@ HELP = (
     ("void", "a requested condition was not met; the run is repeated"),
     ("ETA", "expected end of the sweep, with its 80 % interval"),
 )
+
+
+HINTS = {
+    Mode.FILTER: "⏎ keeps, esc cancels; part of a name, or: root and big >= 4",
+    Mode.SEARCH: "⏎ keeps, esc clears; words of an event: its kind, its phone, its text",
+}
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,11 @@ def screen(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
     lines += [line(ui.width)] * (plan.head - len(lines))
     position = position_of(phones, ui.selected)
     selected = phones[position] if phones else None
-    if ui.mode is Mode.PHONE and selected is not None and plan.rows:
-        body = ui.height - plan.head - plan.footer
+    body = ui.height - plan.head - plan.footer
+    if ui.mode is Mode.MATRIX:
+        lines += heat_map(snapshot.view.cells, ui.width, body, ui.cell)
+        lines += [line(ui.width)] * (ui.height - plan.footer - len(lines))
+    elif ui.mode is Mode.PHONE and selected is not None and plan.rows:
         lines += phone_page(selected, snapshot, ui, now, body)
     else:
         lines += _body(phones, selected, position, snapshot, ui, now, plan)
@@ -122,7 +135,9 @@ def _body(
     if plan.pane:
         lines += phone_pane(selected, snapshot, plan.left, now)
     names = display_names(snapshot.view.phones)
-    lines += event_panel(snapshot.events, names, snapshot.skipped, plan.left, plan.events)
+    more = f"search: {safe_cell(ui.search, 40)}" if ui.search else ""
+    events = matching_events(snapshot.events, names, ui.search)
+    lines += event_panel(events, names, snapshot.skipped, plan.left, plan.events, more)
     if plan.left == ui.width:
         return lines
     return _join_columns(lines, _right_column(snapshot, ui.width - plan.left - 3, len(lines), now))
@@ -144,21 +159,12 @@ def _right_column(snapshot: LabSnapshot, width: int, height: int, now: datetime)
 
 
 def _problems(snapshot: LabSnapshot, width: int, height: int, now: datetime) -> list[Text]:
-    """List all problems: phones that get no runs, then runs that failed or are void."""
-    lines = [problem_line(problem, width) for problem in snapshot.view.problems]
-    names = display_names(snapshot.view.phones)
-    for phone in snapshot.view.phones:
-        badge = state_badge(phone, now)
-        blocks_runs = badge is BADGES["reserved"] and phone.queued
-        if badge.order <= BADGES["away"].order or blocks_runs:
-            text = f" {names[phone.serial]}: {activity_text(phone, now)}"
-            lines.append(line(width, (f"{badge.mark} {badge.word}", badge.style), (text, "")))
-    for event in reversed(snapshot.events):
-        if event.kind in PROBLEMS:
-            at = f"{event.occurred_at.astimezone():%H:%M:%S} "
-            lines.append(
-                line(width, (at, "dim"), (safe_cell(event.text, 300), EVENT_STYLES[event.kind]))
-            )
+    """List the problems, grouped: the reason first, then the phones that it concerns."""
+    lines = []
+    for title, text, phones in group_problems(snapshot, display_names(snapshot.view.phones), now):
+        listed = f" ({safe_cell(', '.join(phones), 300)})" if phones else ""
+        detail = f": {safe_cell(text, 300)}{listed}"
+        lines.append(line(width, (safe_cell(title, 80), "bold red"), (detail, "")))
     if not lines:
         lines.append(line(width, ("none", "dim")))
     return [rule(width, "problems"), *lines[: height - 1]]
@@ -180,8 +186,8 @@ def footer(ui: Ui) -> Text:
     if ui.mode is Mode.CONFIRM and ui.pending is not None:
         question = [(f"{ui.pending.question} ", "bold yellow"), ("y yes  n no", "bold")]
         return line(ui.width, *question)
-    if ui.mode is Mode.FILTER:
-        hint = ui.filter_error or "⏎ applies, esc cancels; part of a name, or: root and big >= 4"
+    if ui.mode in (Mode.FILTER, Mode.SEARCH):
+        hint = ui.filter_error or HINTS[ui.mode]
         style = "red" if ui.filter_error else "dim"
         return line(
             ui.width, ("/", "bold"), (ui.typed, ""), ("█ ", ""), (safe_cell(hint, 200), style)
@@ -193,8 +199,12 @@ def footer(ui: Ui) -> Text:
 
 def _keys(ui: Ui) -> list[Piece]:
     keys = [("↑↓", "select"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
+    if ui.width >= MANY_KEYS_WIDTH:
+        keys += [("e", "events"), ("n", "sweep"), ("m", "matrix")]
     if ui.mode is Mode.PHONE:
         keys = [("↑↓", "select"), ("esc", "back")]
+    if ui.mode is Mode.MATRIX:
+        keys = [("↑↓←→", "move"), ("n", "sweep"), ("esc", "back")]
     if not ui.read_only:
         keys += [("p", "pause"), ("c", "cancel"), ("r", "retry"), ("Q", "quarantine")]
     return _key_names(keys) + ([("read-only", "dim")] if ui.read_only else [])

@@ -13,6 +13,8 @@ class Mode(Enum):
     PHONE = "phone"
     HELP = "help"
     FILTER = "filter"
+    SEARCH = "search"
+    MATRIX = "matrix"
     CONFIRM = "confirm"
 
 
@@ -63,6 +65,10 @@ class Ui:
     matches: PhoneFilter | None = None
     typed: str = ""
     filter_error: str = ""
+    before: tuple[str, PhoneFilter | None] = ("", None)  # the filter before it is edited
+    search: str = ""  # words that events must contain
+    cell: tuple[int, int] = (0, 0)  # row and column of the matrix
+    sweep: str = ""  # the sweep that the user chose to follow
     pending: PendingAction | None = None
     note: str = ""
     read_only: bool = False

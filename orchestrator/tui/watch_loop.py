@@ -106,7 +106,7 @@ class _LiveScreen:
             if due and now - drawn_at >= REDRAW_INTERVAL_MIN_S:
                 drawn, drawn_at = self._poller.snapshot, now
                 self._draw()
-                if is_finished(drawn.view):
+                if is_finished(drawn.view) and not self._ui.sweep:  # the user chose another one
                     finished_at = finished_at or now
             if finished_at is not None and now - finished_at >= FINISHED_DELAY_S:
                 break
@@ -127,7 +127,10 @@ class _LiveScreen:
             if key == "redraw":
                 self._terminal.forget()
             now, snapshot = datetime.now(UTC), self._poller.snapshot
+            followed = self._ui.sweep
             self._ui, action = handle_key(self._ui, key, snapshot, now, self._parse_filter)
+            if self._ui.sweep != followed:
+                self._poller.follow(self._ui.sweep)
             if self._ui.quit:
                 break
             if action is not None:

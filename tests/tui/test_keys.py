@@ -1,17 +1,21 @@
 """Keys of the terminal view: parsing, effects, and confirmation before changes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.phone_filter import parse_phone_filter
+from orchestrator.decisions.states import RunState
+from orchestrator.store.live_views import CellProgress
 from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.sorting import visible_phones, window
 from orchestrator.tui.ui_state import Mode, PendingAction, Sort, Ui
 from tests.builders import a_phone
-from tests.tui.sample_screens import NOW, a_known_phone, a_snapshot, screen_text
+from tests.tui.sample_screens import NOW, SWEEP, a_known_phone, a_snapshot, screen_text
+from workloads.protocol.messages import Event
 
 PHONES = tuple(
     a_known_phone(
@@ -101,6 +105,67 @@ def test_a_bad_filter_shows_an_error_and_changes_nothing() -> None:
     assert ui.filter_error[:30] in screen_text(SNAPSHOT, ui)
     corrected, _ = press(ui, [*" gs101", "enter"])
     assert len(visible_phones(SNAPSHOT.view.phones, corrected, NOW)) == 50
+
+
+def test_a_filter_works_while_it_is_typed_and_escape_restores_the_old_one() -> None:
+    ui, _ = press(Ui(), ["/", *"soc == gs101"])
+    assert ui.mode is Mode.FILTER
+    assert len(visible_phones(SNAPSHOT.view.phones, ui, NOW)) == 50
+    unfinished, _ = press(ui, [*" and"])
+    assert len(visible_phones(SNAPSHOT.view.phones, unfinished, NOW)) == 50
+    assert unfinished.filter_error == ""
+    cancelled, _ = press(unfinished, ["escape"])
+    assert (cancelled.mode, cancelled.filter, cancelled.matches) == (Mode.TABLE, "", None)
+
+
+def test_events_are_searched_while_words_are_typed() -> None:
+    found = Event(occurred_at=NOW, kind="fault", text="the cable came loose", phone="PH1")
+    others = [Event(occurred_at=NOW, kind="accepted", text=f"run {n}") for n in range(40)]
+    snapshot = replace(a_snapshot(a_known_phone()), events=(found, *others))
+    ui, _ = press(Ui(120, 40), ["e", *"cable fault"])
+    text = screen_text(snapshot, ui)
+    assert "the cable came loose" in text
+    assert "run 39" not in text
+    assert "1 found" in text
+    kept, _ = press(ui, ["enter"])
+    assert kept.search == "cable fault"
+    cleared, _ = press(kept, ["e", "escape"])
+    assert "run 39" in screen_text(snapshot, cleared)
+
+
+def test_a_key_follows_the_other_sweeps_in_turn() -> None:
+    first = a_snapshot(a_known_phone())
+    later = [replace(SWEEP, id=f"sw-{n}", created_at=NOW + timedelta(hours=n)) for n in (1, 2)]
+    snapshot = replace(first, view=replace(first.view, others=tuple(later)))
+    ui, seen = Ui(), []
+    for key in ("n", "n", "n", "N"):
+        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+        seen.append(ui.sweep)
+    assert seen == ["sw-1", "sw-2", SWEEP.id, "sw-2"]
+    alone, _ = handle_key(Ui(), "n", first, NOW, parse_phone_filter)
+    assert (alone.sweep, alone.note) == ("", "There is no other sweep.")
+
+
+def test_the_matrix_scrolls_to_a_cell_and_describes_it() -> None:
+    runs = {RunState.FAILED: 3, RunState.DONE: 1}
+    many = tuple(
+        CellProgress(f"mlp-4 batch_size={case}", f"cold big{row}", runs, suspect=int(case == 90))
+        for case in range(100)
+        for row in range(30)
+    )
+    empty = a_snapshot(a_known_phone())
+    snapshot = replace(empty, view=replace(empty.view, cells=many))
+    ui, _ = handle_key(Ui(80, 24), "m", snapshot, NOW, parse_phone_filter)
+    for key in ["right"] * 90 + ["pagedown"] * 2 + ["down"] * 5:
+        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+    text = screen_text(snapshot, ui)
+    assert "mlp-4 batch_size=90, cold big25: 1 done, 3 failed, 1 suspect" in text
+    assert any(row.startswith("cold big25 ") for row in text.splitlines())
+    for key in ["left"] * 200 + ["up"] * 200:
+        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+    assert ui.cell == (0, 0)
+    closed, _ = handle_key(ui, "escape", snapshot, NOW, parse_phone_filter)
+    assert closed.mode is Mode.TABLE
 
 
 def test_the_sort_key_cycles_through_all_orders() -> None:

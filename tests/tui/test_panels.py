@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 from rich.cells import cell_len
 
+from orchestrator.analysis.failure_groups import FailureGroup
 from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import ReportedProblem, join_heartbeats, reported_problems
 from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.tui.event_lines import event_line, summary_line
@@ -28,6 +30,7 @@ from tests.tui.sample_screens import (
     screen_lines,
     screen_text,
 )
+from workloads.protocol.faults import FaultKind
 from workloads.protocol.messages import EventKind, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, UnusablePhone
@@ -241,3 +244,22 @@ def test_a_phone_without_thermal_zones_has_no_temperature() -> None:
         "PH9", "idle", temp_c=None, battery_pct=None, facts=a_phone("PH9", cpu_zones=())
     )
     assert "--" in screen_text(a_snapshot(native))
+
+
+def test_problems_are_grouped_with_the_reason_first() -> None:
+    text = "needs 2,832 MB, the phone has 1,900 MB"
+    failed = FailureGroup(FaultKind.TOO_LARGE, 33, ("PH1", "PH2", "PH3"), text)
+    away = tuple(a_known_phone(f"PH{n}", "away") for n in range(4, 17))
+    snapshot = a_snapshot(*a_lab()[:3], *away)
+    snapshot = replace(snapshot, view=replace(snapshot.view, failures=(failed,)))
+    shown = screen_text(snapshot, width=260, height=60)
+    assert f"too large ×33 on 3 phones: {text}" in shown
+    assert shown.count("AWAY ×13: ") == 1
+
+
+def test_columns_with_problems_are_named_before_the_others() -> None:
+    many = [CellProgress(f"case {n:02d}", "cold", {RunState.DONE: 4}) for n in range(40)]
+    many[35] = CellProgress("case 35", "cold", {RunState.FAILED: 4})
+    text = "\n".join(str(one) for one in heat_map(many, 60, 20))
+    assert "↑ case 35" in text
+    assert text.count("↑") == 6
