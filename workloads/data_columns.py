@@ -94,6 +94,11 @@ def labels_from_file(number: int, classes: int) -> DataColumn:
     return DataColumn("file", "index", (number, classes))
 
 
+def tokens_from_file(number: int, vocabulary: int) -> DataColumn:
+    """Return the texts in a column of the run's data file."""
+    return DataColumn("file", "index", (number, vocabulary))
+
+
 def default_input_column(shape: Shape, vocabulary: int | None, classes: int) -> DataColumn:
     """Choose the data of an input by its shape and by whether an embedding reads it."""
     if vocabulary is not None:

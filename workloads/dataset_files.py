@@ -1,7 +1,7 @@
-"""Convert MNIST and CIFAR-10 from their published files into the data file of the runner.
+"""Convert MNIST, CIFAR-10 or a text into the data file of the runner.
 
 The format is specified in kernels/engine/dataset.h: a header of text, then columns as they are in
-memory. Nothing is downloaded; the user provides the published files.
+memory. Nothing is downloaded; the user provides the files.
 """
 
 import gzip
@@ -35,6 +35,23 @@ def data_file(kind: str, files: Mapping[str, bytes], samples: int) -> bytes:
     images, labels = (_mnist if kind == "mnist" else _cifar10)(files)
     count = min(samples, images.count, labels.count)
     return pack([_first(images, count), _first(labels, count)])
+
+
+def text_file(content: bytes, text_length: int, samples: int) -> bytes:
+    """Return a data file of texts: their bytes, and the bytes that follow each."""
+    count = min((len(content) - 1) // text_length, samples)
+    if count < 1:
+        raise InvalidRequest(
+            f"the text has {len(content)} bytes; it needs more than {text_length} for one sample"
+        )
+    size = count * text_length
+    columns = (content[first : first + size] for first in (0, 1))
+    return pack(
+        [
+            FileColumn("index", count, (text_length,), struct.pack(f"<{size}i", *column))
+            for column in columns
+        ]
+    )
 
 
 def pack(columns: Sequence[FileColumn]) -> bytes:

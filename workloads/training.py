@@ -12,7 +12,13 @@ from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
 
-from workloads.data_columns import BATCHES, DataColumn, images_from_file, labels_from_file
+from workloads.data_columns import (
+    BATCHES,
+    DataColumn,
+    images_from_file,
+    labels_from_file,
+    tokens_from_file,
+)
 from workloads.graph import TARGET, Model, Node
 from workloads.identity import Tagged, canonical
 from workloads.layers import Dropout, Loss
@@ -20,6 +26,7 @@ from workloads.layers.layer import OpCost, OpCosts
 from workloads.protocol.faults import InvalidRequest
 from workloads.step_cost import FLOAT_BYTES, Op, Step, StepCost
 
+BYTE_TOKENS = 256  # in a text file every byte is a token
 FILE_BATCHES = 16  # read from a data file; few, so that a run sees every sample more than once
 
 
@@ -157,6 +164,11 @@ class TrainingStep(Step):
         """Samples per step."""
         return self.batch * self.micro_batches
 
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether every sample is used by one pass."""
+        return len(self.passes) == self.micro_batches
+
     @cached_property
     def cost(self) -> StepCost:
         """The cost of a step; parameters that passes share are counted once."""
@@ -275,13 +287,13 @@ def accumulated_step(
 
 
 def read_from_file(workload: str, step: Step) -> Step:
-    """Return the same step over the images of the run's data file.
+    """Return the same step over the images or texts of the run's data file.
 
-    Raise InvalidRequest for a step that does not classify images.
+    Raise InvalidRequest for a step that neither classifies images nor predicts the next token.
     """
-    if isinstance(step, TrainingStep) and step.evaluation is None and len(step.passes) == 1:
-        (only,) = step.passes
-        passes = (replace(only, model=_with_file_data(workload, only.model)),)
+    if isinstance(step, TrainingStep) and not step.evaluation and step.is_one_pass:
+        model = _with_file_data(workload, step.passes[0].model)
+        passes = tuple(replace(one_pass, model=model) for one_pass in step.passes)
         return replace(step, passes=passes, batches=FILE_BATCHES)
     if isinstance(step, InferenceStep):
         model = _with_file_data(workload, step.model)
@@ -292,8 +304,16 @@ def read_from_file(workload: str, step: Step) -> Step:
 def _with_file_data(workload: str, model: Model) -> Model:
     shapes = list(model.inputs.values())
     target = model.columns[TARGET]
+    predicts_bytes = target.generator == "next_tokens" and target.ints[0] >= BYTE_TOKENS
+    if predicts_bytes and len(shapes) == 1:
+        (text,) = model.inputs
+        columns = (tokens_from_file(number, target.ints[0]) for number in range(2))
+        return replace(model, data=dict(zip((text, TARGET), columns, strict=True)))
     if len(shapes) != 1 or len(shapes[0]) != 3 or target.generator != "label":
-        raise InvalidRequest(f"{workload} does not classify images; it cannot read a data file")
+        raise InvalidRequest(
+            f"{workload} neither classifies images nor predicts the next token; it "
+            "cannot read a data file"
+        )
     (image,) = model.inputs
     data = {image: images_from_file(0), TARGET: labels_from_file(1, target.ints[0])}
     return replace(model, data=data)

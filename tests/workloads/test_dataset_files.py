@@ -7,13 +7,14 @@ import random
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import read_sweep
-from workloads.catalogue import bind, cost_of, lower
-from workloads.dataset_files import CIFAR10_FILES, MNIST_FILES, data_file
+from workloads.catalogue import Case, bind, cost_of, lower
+from workloads.dataset_files import CIFAR10_FILES, MNIST_FILES, data_file, text_file
 from workloads.protocol.faults import InvalidRequest
 
 RUNNER = Path(__file__).parents[2] / "kernels" / "bin" / "runner-x86_64"
@@ -82,7 +83,7 @@ def test_a_case_with_a_data_file_is_another_case_of_the_same_cost() -> None:
 
 
 @pytest.mark.parametrize("name", ["mlp-4", "sgemm", "dcgan", "char-lstm", "daily-increment"])
-def test_only_image_classifiers_read_a_data_file(name: str) -> None:
+def test_only_image_classifiers_and_decoders_read_a_data_file(name: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot read a data file"):
         bind(name, {}, DIGEST)
 
@@ -101,12 +102,32 @@ def test_a_sweep_names_its_data_by_digest() -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
 def test_the_runner_learns_from_the_file(tmp_path: Path) -> None:
-    case = bind("lenet", {"batch_size": 4}, DIGEST)
-    (tmp_path / "plan").write_bytes(lower(case, 1))
-    (tmp_path / "data").write_bytes(data_file("mnist", mnist(), 64))
-    options = ["--data", tmp_path / "data", "--steps", "120"]
-    command = [RUNNER, "run", tmp_path / "plan", tmp_path, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    last = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[-1])
-    assert (done.returncode, last["line"]) == (0, "done"), last
+    last = train(
+        tmp_path, bind("lenet", {"batch_size": 4}, DIGEST), data_file("mnist", mnist(), 64)
+    )
     assert last["loss_last"] < last["loss_first"] / 2
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_the_runner_learns_a_text(tmp_path: Path, micro_batches: int) -> None:
+    given = {"batch_size": 2, "text_length": 16, "micro_batches": micro_batches}
+    content = text_file(b"the quick brown fox jumps over the lazy dog. " * 40, 16, 64)
+    last = train(tmp_path, bind("decoder-1m", given, DIGEST), content)
+    assert last["loss_last"] < last["loss_first"] / 2
+
+
+def test_a_text_that_is_too_short_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="needs more than 16 for one sample"):
+        text_file(b"x" * 16, 16, 8)
+
+
+def train(folder: Path, case: Case, content: bytes) -> dict[str, Any]:
+    (folder / "plan").write_bytes(lower(case, 1))
+    (folder / "data").write_bytes(content)
+    options = ["--data", folder / "data", "--steps", "120"]
+    command = [RUNNER, "run", folder / "plan", folder, *options]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, check=False)
+    last: dict[str, Any] = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
+    assert (done.returncode, last["line"]) == (0, "done"), last
+    return last
