@@ -100,8 +100,8 @@ class SchedulerSettings(WireModel):
     )
     hosts: tuple[Annotated[str, Field(pattern=HOST_PATTERN)], ...] = Field(
         default=(),
-        description="names of the hosts of this lab; others are shown and get no runs; "
-        "empty: every host",
+        description="names of hosts of this lab, besides those of 'farm host add'; others are "
+        "shown and get no runs; empty, and no host was added: every host",
     )
 
 

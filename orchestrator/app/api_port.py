@@ -39,6 +39,8 @@ def is_loopback(address: str) -> bool:
 def public_url(settings: ApiSettings) -> str:
     """Return the URL of the API as clients on other computers use it."""
     address, _, port = settings.listen.rpartition(":")
+    if not settings.names and not is_loopback(address):
+        raise InvalidState("the name of this computer is not known; set api.names in lab.toml")
     name = settings.names[0] if settings.names else address
     return f"{'https' if settings.cert_file else 'http'}://{name}:{port}"
 
