@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.shell_command import ShellCommand
+from agent.phone.thermalservice import thermal_status
 from workloads.protocol.faults import PhoneTrouble
 from workloads.protocol.metrics import Source
 
@@ -28,7 +29,6 @@ _COMMANDS = (
 _SHELL_UID = 2000
 _SEVERE, _SKIN = 3, 3  # index of a threshold; type of a temperature
 _HEADROOM_RANGE_C = 30.0
-_STATUS = re.compile(r"^Thermal Status: (\d)$", re.MULTILINE)
 _THRESHOLDS = re.compile(
     r"mType=(\d{1,4}), mName=([^,}\n]{1,64}), mHotThrottlingThresholds=\[([^\]\n]{1,200})\]"
 )
@@ -109,13 +109,13 @@ def look_at_phone(phone: Phone) -> ShellView:
 
 def parse_view(thermal: str, siop: str, processes: str, t_s: float | None) -> ShellView:
     """Parse what the commands printed."""
-    status, level = _STATUS.search(thermal), _SIOP.fullmatch(siop.strip())
+    level = _SIOP.fullmatch(siop.strip())
     cpu_s: dict[int, float] = {}
     for uid, text in _CPU_TIME.findall(processes):
         cpu_s[int(uid)] = cpu_s.get(int(uid), 0.0) + _seconds(text)
     return ShellView(
         t_s=t_s,
-        status=int(status[1]) if status else None,
+        status=thermal_status(thermal),
         headroom=_headroom(thermal),
         siop_level=int(level[0]) if level else None,
         cpu_s=cpu_s,

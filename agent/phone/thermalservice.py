@@ -22,6 +22,9 @@ _CPU, _BATTERY, _SKIN = 0, 2, 3
 # Samsung's own service (Sdhms) numbers the types from 1; its names are those of types or of parts.
 _SDHMS = re.compile(r"^\s*Sdhms connected: yes\s*$", re.MULTILINE)
 _SDHMS_TYPES = {"CPU": _CPU, "AP": _CPU, "BATTERY": _BATTERY, "BAT": _BATTERY, "SKIN": _SKIN}
+# Some Galaxy phones give the type of a CPU to the thermistor of the radio's amplifier.
+_POWER_AMPLIFIER = re.compile(r"PA(THM)?\d?", re.IGNORECASE)
+_SKIN_STATUS = re.compile(r"mType=3, mName=[^,{}\n]{1,64}, mStatus=([0-6])\}")
 _MOCK = "test "  # the sensor of emulators always shows the same
 _RANGES_C = {_CPU: (4.0, 110.0), _BATTERY: (2.0, 65.0), _SKIN: (2.0, 65.0)}
 # The estimate of the surface comes first; other sensors of this type are single thermistors.
@@ -41,10 +44,23 @@ def is_thermalservice(path: str) -> bool:
     return path.startswith(SERVICE)
 
 
+def thermal_status(text: str) -> int | None:
+    """How much the framework throttles: its own status, or that of a skin sensor if it is higher.
+
+    A Xiaomi 13T Pro at a third of its clocks says 0, and 3 beside its skin temperature.
+    """
+    stated = _STATUS.search(text)
+    if stated is None:
+        return None
+    sensors = "" if _SDHMS.search(text) else _current_part(text)  # its types have other numbers
+    skin = [int(level) for level in _SKIN_STATUS.findall(sensors)]
+    return max(int(stated[1]), *skin) if skin else int(stated[1])
+
+
 def parse_thermalservice(text: str) -> dict[str, str]:
     """Temperatures in thousandths of a degree, and the thermal status, by path."""
-    status = _STATUS.search(text)
-    values = {STATUS: status[1]} if status else {}
+    status = thermal_status(text)
+    values = {} if status is None else {STATUS: str(status)}
     for row in service_temperatures(text):
         values[f"{SERVICE}{row.name}"] = str(row.milli_c)
     return values
@@ -64,18 +80,22 @@ def thermalservice_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZon
     return tuple(zones.get(_CPU, ())), body[0] if body else None
 
 
+def _current_part(text: str) -> str:
+    return text.partition(FROM_HAL)[2].partition(NEXT_PART)[0]
+
+
 def service_temperatures(text: str) -> list[ServiceTemperature]:
     """The current temperatures; of several sensors with one name none can be told apart."""
-    before, heading, rest = text.partition(FROM_HAL)
-    is_sdhms = _SDHMS.search(before) is not None
-    current = rest.partition(NEXT_PART)[0] if heading else ""
+    is_sdhms = _SDHMS.search(text.partition(FROM_HAL)[0]) is not None
     rows: dict[str, ServiceTemperature | None] = {}
-    for value, kind, raw_name in TEMPERATURE.findall(current)[:ZONES_MAX]:
+    for value, kind, raw_name in TEMPERATURE.findall(_current_part(text))[:ZONES_MAX]:
         name = safe_text(raw_name, 64)
         if name.startswith(_MOCK):
             continue
         by_name = is_sdhms or name.startswith("TYPE_")
         number = _SDHMS_TYPES.get(name.removeprefix("TYPE_")) if by_name else int(kind)
+        if number == _CPU and _POWER_AMPLIFIER.fullmatch(name):
+            number = None
         row = ServiceTemperature(name, number, round(float(value) * 1000))
         rows[name] = None if name in rows else row
     return [row for row in rows.values() if row is not None]

@@ -1,7 +1,12 @@
 """Temperatures of the framework: used where the zones are hidden, and only the current ones."""
 
 from agent.phone.shell_command import parse_nodes, read_nodes_command
-from agent.phone.thermalservice import STATUS, parse_thermalservice, thermalservice_zones
+from agent.phone.thermalservice import (
+    STATUS,
+    parse_thermalservice,
+    thermal_status,
+    thermalservice_zones,
+)
 
 DUMP = """IsStatusOverride: false
 Thermal Status: 1
@@ -31,6 +36,22 @@ def test_zones_are_recognised_by_their_type() -> None:
     assert [zone.path for zone in cpu] == ["thermalservice:CPU0"]
     assert body is not None
     assert body.type == "VIRTUAL-SKIN"
+
+
+def test_the_status_of_a_skin_sensor_counts_where_the_framework_says_nothing() -> None:
+    silent = DUMP.replace("Thermal Status: 1", "Thermal Status: 0")
+    assert parse_thermalservice(silent)[STATUS] == "1"
+    assert thermal_status(silent.replace("mStatus=1", "mStatus=3")) == 3
+    assert thermal_status(silent.replace("mStatus=1", "mStatus=0")) == 0
+    hot_cpu = silent.replace("mStatus=1", "mStatus=0").replace("CPU0, mStatus=0", "CPU0, mStatus=3")
+    assert thermal_status(hot_cpu) == 0  # seen at full clocks
+    assert thermal_status("Can't find service: thermalservice") is None
+
+
+def test_the_amplifier_of_the_radio_is_not_the_cpu() -> None:
+    row = "\tTemperature{mValue=61.0, mType=0, mName=PATHM, mStatus=0}\n"
+    cpu, _ = thermalservice_zones(DUMP.replace("Current cooling", f"{row}Current cooling"))
+    assert [zone.type for zone in cpu] == ["CPU0"]
 
 
 def test_a_framework_without_temperatures_gives_no_zones() -> None:
