@@ -137,7 +137,10 @@ class VerdictBench:
             if self._adb.connect(address.address, Deadline.after(10)) != "device":
                 raise SystemExit(f"{word} does not answer")
             phone = Phone(self._adb.open(address.address))
-            probe(phone, runner_for)
+            if word not in self._facts:
+                self._facts[word] = probe(phone, runner_for)
+            phone.facts = self._facts[word]
+            phone.clock_ratio.value = SPEED
             yield fleet, phone
             phone.close()
             self._adb.disconnect(address.address)
@@ -145,8 +148,8 @@ class VerdictBench:
     def facts_of(self, word: str) -> PhoneFacts:
         """The facts of a model."""
         if word not in self._facts:
-            with self.open(word, 0) as (_, phone):
-                self._facts[word] = phone.facts
+            with self.open(word, 0):
+                pass
         return self._facts[word]
 
     def memory_of(self, run: DrawnRun) -> PhoneMemory | Fault:
@@ -259,11 +262,13 @@ def draw_until(
         while len(waiting) < 2 * jobs:
             waiting.add(pool.submit(_draw, seed, next(numbers)))
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-        outcomes += [outcome for future in done for outcome in future.result()]
-        clean += len(done)
+        new = [outcome for future in done for outcome in future.result()]
+        print_failures(new)
+        outcomes, clean = outcomes + new, clean + len(done)
         if clean >= clean_min and sum(abs(o.bias) > BIAS for o in outcomes) >= biased_min:
-            outcomes += [outcome for future in waiting for outcome in future.result()]
-            return outcomes
+            late = [outcome for future in waiting for outcome in future.result()]
+            print_failures(late)
+            return outcomes + late
 
 
 # -- tables
@@ -317,11 +322,11 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
             continue
         what = f"{outcome.bias:+.1%} {outcome.kind}"
         if outcome.is_accepted:
-            print(f"accepted {what} {outcome.faults} {where}")
+            print(f"accepted {what} {outcome.faults} {where}", flush=True)
         elif codes and not outcome.is_named:
-            print(f"misnamed {what} {codes} {outcome.faults} {where}")
+            print(f"misnamed {what} {codes} {outcome.faults} {where}", flush=True)
     for where, bad in rejected.items():
-        print(f"rejected {bad} {where}")
+        print(f"rejected {bad} {where}", flush=True)
 
 
 def main() -> None:
@@ -339,7 +344,6 @@ def main() -> None:
         outcomes = draw_until(pool, seed, options.jobs, options.biased, options.clean)
         if options.json is not None:
             options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
-        print_failures(outcomes)
         print_tables(outcomes)
         creeps = list(pool.map(_creep, [seed] * CREEP_SERIES, range(CREEP_SERIES)))
     print(f"slower by {CREEP:.1%} with every run: found after {sorted(creeps)} runs")
