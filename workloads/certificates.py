@@ -6,6 +6,7 @@ signs it under the name that the lab gave to the host.
 
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from workloads.protocol.faults import BadFile, InvalidRequest
+from workloads.text import safe_text
 
 AUTHORITY_DAYS, CERTIFICATE_DAYS = 3650, 730
 CLOCK_SKEW = timedelta(hours=1)  # the clock of another host may be behind
@@ -25,6 +27,11 @@ _USAGES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
+SERVER_PATTERN = (
+    r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*"
+)
+SERVER_NAME_MAX = 253
+COMMON_NAME_MAX = 64
 _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
@@ -58,6 +65,11 @@ def write_private(file: Path, content: bytes, mode: int = 0o600) -> None:
         os.fchmod(stream.fileno(), mode)
         stream.write(content)
     part.replace(file)
+
+
+def check_server_name(name: str) -> None:
+    """Refuse what is neither a name nor an address."""
+    _general_name(name)
 
 
 def create_authority(name: str) -> KeyPair:
@@ -146,7 +158,7 @@ def _builder(name: str, key: ec.EllipticCurvePublicKey, days: int) -> x509.Certi
 
 
 def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:COMMON_NAME_MAX])])
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -154,10 +166,10 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         pass
-    try:
-        return x509.DNSName(name)
-    except ValueError as error:
-        raise InvalidRequest(f"'{name}' is not the name or the address of a server") from error
+    if not re.fullmatch(SERVER_PATTERN, name) or len(name) > SERVER_NAME_MAX:
+        shown = safe_text(name, 80)
+        raise InvalidRequest(f"'{shown}' is not the name or the address of a server")
+    return x509.DNSName(name)
 
 
 def _usage(*allowed: str) -> x509.KeyUsage:

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import Field
 
+from workloads.input_file import open_input, read_input
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 
@@ -104,10 +105,9 @@ def _certificates(settings: ServerSettings, section: str, folder: Path) -> dict[
         raise BadSettings(f"{section}.cert_file and {section}.key_file need each other; set both")
     for kind, file in files.items():
         try:
-            Path(file).open("rb").close()
-        except OSError as error:
-            text = f"{section}.{kind}_file {file} cannot be read: {error.strerror}"
-            raise BadSettings(text) from error
+            open_input(Path(file)).close()
+        except InvalidRequest as error:
+            raise BadSettings(f"{section}.{kind}_file {error}") from error
     return files
 
 
@@ -126,11 +126,11 @@ def _with_password(settings: ServerSettings, section: str, folder: Path) -> str:
 def read_secret(file: Path) -> str:
     """Return the secret in a file, without the end of its line."""
     try:
-        with file.open("rb") as stream:
-            secret = stream.read(SECRET_BYTES_MAX + 1).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text"
-        raise BadSettings(f"the secret in {file} cannot be read: {reason}") from error
-    if not secret or len(secret) > SECRET_BYTES_MAX:
-        raise BadSettings(f"{file} is empty or longer than a secret; write the secret alone to it")
+        secret = read_input(file, SECRET_BYTES_MAX).decode().strip()
+    except UnicodeDecodeError as error:
+        raise BadSettings(f"{file} is not a text; write the secret alone to it") from error
+    except InvalidRequest as error:
+        raise BadSettings(f"the secret in {error}") from error
+    if not secret:
+        raise BadSettings(f"{file} is empty; write the secret to it")
     return secret

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from workloads.certificates import (
     KeyPair,
+    check_server_name,
     create_authority,
     create_certificate,
     expires_at,
@@ -42,6 +43,8 @@ proto-max-bulk-len 16mb
 def create_secrets(root: Path, names: Sequence[str], renew: bool = False) -> Iterator[Path]:
     """Create what is missing, and renew certificates that end soon; yield what was written."""
     tls = root / TLS
+    for name in names:
+        check_server_name(name)
     if not (tls / f"{AUTHORITY}.key").exists():
         if not names:
             raise InvalidRequest("a new lab needs the name of its servers; use --name")

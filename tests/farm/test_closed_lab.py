@@ -16,6 +16,7 @@ from orchestrator.app.security_checks import (
 from tests.farm.terminal import run_in_process
 from workloads.certificates import expires_at
 from workloads.lab_settings import Lab
+from workloads.protocol.faults import InvalidRequest
 
 
 def test_a_new_lab_has_secrets_that_only_its_owner_can_read(tmp_path: Path) -> None:
@@ -43,10 +44,18 @@ def test_a_second_call_replaces_nothing_but_what_is_asked_for(tmp_path: Path) ->
     assert [file.name for file in create_secrets(tmp_path, ["other.lab"])] == ["server.pem"]
     changed = {file.name for file, content in kept.items() if file.read_bytes() != content}
     assert changed == {"server.pem", "server.key"}
-    with pytest.raises(Exception, match="name its servers with --name"):
+    with pytest.raises(InvalidRequest, match="name its servers with --name"):
         list(create_secrets(tmp_path, [], renew=True))
     end = expires_at((tmp_path / "tls" / "server.pem").read_bytes())
     assert end > datetime.now(UTC) + timedelta(days=700)
+
+
+def test_a_name_that_no_server_can_have_is_refused(tmp_path: Path) -> None:
+    for name in ("", "bad name", "*.lab", "-x", "a..b", "[::1]", "a" * 300, "x\x1b[2J"):
+        with pytest.raises(InvalidRequest, match="is not the name or the address of a server"):
+            list(create_secrets(tmp_path, [name]))
+    assert not list(tmp_path.iterdir()), "nothing is written"
+    assert list(create_secrets(tmp_path, ["10.0.0.1", "fd00::1", "a" * 60 + ".lab"]))
 
 
 def test_the_doctor_says_when_certificates_end() -> None:

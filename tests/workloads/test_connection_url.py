@@ -1,5 +1,6 @@
 """Connections to servers: passwords from files, and TLS that verifies on every way."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,6 +130,8 @@ def test_a_url_without_verification_is_refused(connect: Connect) -> None:
         ('[broker]\nurl = "rediss://h:1/0"\ncert_file = "ca.pem"', "need each other"),
         ('[broker]\nurl = "redis://h:1/0"\npassword_file = "none"', "cannot be read"),
         ('[broker]\nurl = "redis://h:1/0"\npassword_file = "empty"', "is empty"),
+        ('[broker]\nurl = "redis://h:1/0"\npassword_file = "pipe"', "not an ordinary file"),
+        ('[broker]\nurl = "rediss://h:1/0"\nca_file = "pipe"', "not an ordinary file"),
         ('[store]\nurl = "postgresql://h/d?sslmode=require"\nca_file = "ca.pem"', "verify-full"),
         ('[store]\nurl = "sqlite:///x.db"\nca_file = "ca.pem"', "needs a PostgreSQL URL"),
         (
@@ -141,6 +144,7 @@ def test_settings_that_contradict_each_other_are_refused(
     settings: str, reason: str, tmp_path: Path, authority: KeyPair
 ) -> None:
     (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "lab.toml").write_text(settings)
     lab = Lab.read(tmp_path, {})
     with pytest.raises(BadSettings, match=reason):
