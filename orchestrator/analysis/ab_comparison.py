@@ -29,7 +29,7 @@ from orchestrator.analysis.stats import (
     model_deviation,
 )
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
-from workloads.protocol.metrics import METRICS, Provenance
+from workloads.protocol.metrics import METRICS, Provenance, Source
 
 MARGIN = 0.02
 ALPHA = 1 - LEVEL
@@ -64,7 +64,8 @@ class UnclearReason(StrEnum):
 
 
 _UNCLEAR_TEXTS = {
-    UnclearReason.MODEL_ERROR_UNKNOWN: "simulated by a model of unknown error",
+    UnclearReason.MODEL_ERROR_UNKNOWN: "the error of the simulation is unknown here: no "
+    "measurements of these phones were compared with it; measure on phones, or on fitted ones",
     UnclearReason.SINGLE_RUN: "needs at least two runs per side",
     UnclearReason.TOO_FEW_RUNS: f"fewer than {CLAIM_RUNS_MIN} runs on one side",
     UnclearReason.INTERVAL_CONTAINS_ONE: "the interval contains 1, so either side may be faster",
@@ -111,6 +112,7 @@ class Comparison:
     unstable: Instability | None
     verdict: ComparisonVerdict
     reason: UnclearReason | None  # set when the verdict is unclear
+    model_verdict: ComparisonVerdict | None  # of the simulation itself, whatever its error is
     worst: tuple[str, float]
     provenance: Provenance
 
@@ -195,6 +197,7 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
         unstable=estimate.unclear if estimate else None,
         verdict=ComparisonVerdict.UNCLEAR,
         reason=None,
+        model_verdict=None,
         worst=(pairs[worst].label, ratios[worst]),
         provenance=weakest_provenance(item for item in provenances if item is not None),
     )
@@ -232,16 +235,19 @@ def higher_is_better(metric: str) -> bool:
 def _judge_rows(rows: Sequence[Comparison], margin: float) -> tuple[Comparison, ...]:
     corrected = iter(holm_correction([row.p for row in rows if row.p is not None]))
     with_p = [replace(row, p_holm=None if row.p is None else next(corrected)) for row in rows]
-    verdicts = [_judge(row, margin) for row in with_p]
-    return tuple(
-        replace(row, verdict=verdict, reason=reason)
-        for row, (verdict, reason) in zip(with_p, verdicts, strict=True)
-    )
+    return tuple(_judged(row, margin) for row in with_p)
+
+
+def _judged(row: Comparison, margin: float) -> Comparison:
+    """Return a row with its verdict; a model of unknown error proves nothing about phones."""
+    verdict, reason = _judge(row, margin)
+    model_verdict = verdict if row.provenance.source is Source.SIMULATED else None
+    if row.provenance.error_unknown:
+        verdict, reason = ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
+    return replace(row, verdict=verdict, reason=reason, model_verdict=model_verdict)
 
 
 def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearReason | None]:
-    if row.provenance.error_unknown:
-        return ComparisonVerdict.UNCLEAR, UnclearReason.MODEL_ERROR_UNKNOWN
     if row.low is None or row.high is None or row.p_holm is None:
         return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN
     if row.level in (UnitLevel.BLOCKS, UnitLevel.RUNS) and min(row.runs) < CLAIM_RUNS_MIN:

@@ -49,8 +49,16 @@ def pair_trials(
     sides: tuple[SideFilter, SideFilter],
     mix: bool = False,
 ) -> PairedTrials:
-    """Pair the trials of two sides by what they share."""
+    """Pair the trials of two sides by what they share.
+
+    Sides that name workloads may be different engines: parameters that only one has are ignored.
+    """
     side_keys = frozenset(sides[0].patterns) | frozenset(sides[1].patterns)
+    if "workload" in side_keys:
+        side_keys |= _unshared_keys(
+            [trial for trial in base if sides[0].matches(trial)],
+            [trial for trial in candidate if sides[1].matches(trial)],
+        )
     base_trials = _by_key(base, sides[0], side_keys)
     candidate_trials = _by_key(candidate, sides[1], side_keys)
     left_out: Counter[Exclusion] = Counter()
@@ -71,6 +79,13 @@ def pair_trials(
         paired = [trial for pair in pairs for trial in (pair.base, pair.candidate)]
         refuse_mixed_sources(kind for trial in paired for kind in trial.kinds)
     return PairedTrials(tuple(pairs), tuple(left_out.most_common()))
+
+
+def _unshared_keys(base: Sequence[TrialSeries], candidate: Sequence[TrialSeries]) -> frozenset[str]:
+    """Return the parameters and options that not all trials have, and the program itself."""
+    keys = [{*trial.case.parameters, *trial.case.options} for trial in (*base, *candidate)]
+    shared = set.intersection(*keys) if keys else set()
+    return frozenset(set().union(*keys) - shared) | {"manifest"}
 
 
 def _by_key(

@@ -165,9 +165,18 @@ def _cells(row: "Comparison") -> list[str]:
         f"{row.low:.3f} .. {row.high:.3f}" if has_interval else "-",
         "-" if row.p_holm is None else f"{row.p_holm:.3f}" if row.p_holm >= 0.001 else "<0.001",
         f"{row.runs[0]}+{row.runs[1]}",
-        str(row.verdict),
+        _verdict_text(row),
         str(row.scope),
     ]
+
+
+def _verdict_text(row: "Comparison") -> str:
+    """The verdict; of a simulation, what the model says and whether its error allows it."""
+    if row.model_verdict is None:
+        return str(row.verdict)
+    if row.verdict == row.model_verdict:
+        return f"simulated: {row.verdict}"
+    return f"{row.verdict} (the model: {row.model_verdict})"
 
 
 def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str, object]:

@@ -115,7 +115,27 @@ def test_injected_noise_is_never_called_faster() -> None:
     (row,) = compare_by_name("freq=low", "freq=high", two_clocks(9.0, provenance=EXTRAPOLATED)).rows
     assert row.verdict is ComparisonVerdict.UNCLEAR
     assert row.reason is UnclearReason.MODEL_ERROR_UNKNOWN
-    assert row.reason.text == "simulated by a model of unknown error"
+    assert row.model_verdict is ComparisonVerdict.FASTER  # shown, and not claimed of phones
+    assert "no measurements of these phones" in row.reason.text
+
+
+def test_a_simulation_with_a_known_error_has_a_verdict_and_says_simulated() -> None:
+    (row,) = compare_by_name("freq=high", "freq=low", two_clocks(2.5, provenance=FITTED)).rows
+    assert (row.verdict, row.model_verdict) == (ComparisonVerdict.SLOWER,) * 2
+    (row,) = compare_by_name("freq=high", "freq=low", two_clocks(2.5)).rows
+    assert row.model_verdict is None
+
+
+def test_engines_with_different_parameters_are_paired_by_what_they_share() -> None:
+    runs = [
+        *a_trial_of(10.0, 6, workload="lenet", parameters={"batch_size": 8}),
+        *a_trial_of(20.0, 6, workload="resnet50", parameters={"batch_size": 8}),  # and image_size
+        *a_trial_of(30.0, 6, workload="resnet50", parameters={"batch_size": 16}),
+    ]
+    table = compare_by_name("workload=lenet", "workload=resnet50", runs)
+    (row,) = table.rows
+    assert row.ratio == pytest.approx(2.0, rel=0.05)
+    assert dict(table.left_out) == {Exclusion.ONE_SIDE_ONLY: 1}
 
 
 @pytest.mark.parametrize(
