@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -67,6 +67,13 @@ class RemainingTime:
     finished: int  # ended attempts that the estimate is based on
     untimed: int = 0  # remaining runs of a cell of which none has ended yet
     unknown: str = ""  # why the end is unknown; the times are then those of the other phones
+
+    def after(self, seconds: float) -> "RemainingTime":
+        """Return the same estimate some seconds later."""
+        early, likely, late = (
+            max(0.0, value - seconds) for value in (self.early_s, self.likely_s, self.late_s)
+        )
+        return replace(self, early_s=early, likely_s=likely, late_s=late)
 
 
 class _Work(NamedTuple):

@@ -156,7 +156,7 @@ class LabPoller:
             phones=phones,
             cells=progress.cells,
             failures=progress.failures,
-            rest=progress.rest,
+            rest=progress.rest and progress.rest.after(time.time() - progress.read_at_s),
         )
 
 
@@ -180,6 +180,7 @@ class SweepProgress:
     failures: tuple[FailureGroup, ...]
     rest: RemainingTime | None
     queued: dict[str, int]  # runs by phone
+    read_at_s: float
 
 
 class _SweepProgress:
@@ -211,8 +212,9 @@ class _SweepProgress:
         left = runs_left(self._db, self._sweep)
         queued = {phone: sum(runs.values()) for phone, runs in left.items()}
         done = counts[RunState.DONE] + counts[RunState.FAILED]
+        now_s = time.time()
         rest = SweepRest(
-            time.time(),
+            now_s,
             left,
             list(self._ended),
             done,
@@ -222,7 +224,7 @@ class _SweepProgress:
             needed_share(self._stop, counts[RunState.DONE], counts[RunState.SKIPPED]),
         )
         rest_time = estimate_remaining(rest)
-        return SweepProgress(cells, self._failure_groups(cells), rest_time, queued)
+        return SweepProgress(cells, self._failure_groups(cells), rest_time, queued, now_s)
 
     def _failure_groups(self, cells: Sequence[CellProgress]) -> tuple[FailureGroup, ...]:
         """Return the reasons of failed runs; they are read again only when more runs failed."""
