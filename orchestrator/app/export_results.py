@@ -225,15 +225,16 @@ def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream:
 def _table(store: Database, sweep: SweepSummary, request: ExportRequest) -> Table:
     seed = sweep_queries.sweep_seed(store, sweep.id)
     recorded = _recorded(store, sweep, request.include_invalid)
+    kinds = table_schemas.parameter_kinds(results.cases_of_sweep(store, sweep.id))
     match request.table:
         case "outcomes":
             return table_schemas.outcomes_table(seed, results.run_outcomes(store, sweep.id))
         case "samples":
-            return table_schemas.samples_table(seed, recorded)
+            return table_schemas.samples_table(seed, recorded, kinds)
         case "readings":
-            return table_schemas.readings_table(seed, recorded)
+            return table_schemas.readings_table(seed, recorded, kinds)
         case "ops":
-            return table_schemas.ops_table(seed, recorded)
+            return table_schemas.ops_table(seed, recorded, kinds)
         case "ranking":
             rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
             if request.format in ("md", "latex"):
@@ -241,7 +242,8 @@ def _table(store: Database, sweep: SweepSummary, request: ExportRequest) -> Tabl
                 return table_schemas.paper_table(sweep.name, rankings, left_out)
             return table_schemas.ranking_table(seed, rankings)
         case _:
-            return table_schemas.figures_table(seed, _runs(store, sweep, request.include_invalid))
+            runs = _runs(store, sweep, request.include_invalid)
+            return table_schemas.figures_table(seed, runs, kinds)
 
 
 def _runs(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterator[MeasuredRun]:

@@ -5,12 +5,12 @@ first line of a docstring describes its table in docs/reference/exports.md.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
-from orchestrator.export.table import CellValue, Table, TableBlock, make_columns
+from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.telemetry import Telemetry
@@ -38,6 +38,39 @@ _RUN_COLUMNS = make_columns(
 )
 
 
+ParameterKinds = Mapping[str, type]  # the parameters of a sweep, and whether they are numbers
+NO_PARAMETERS: ParameterKinds = {}
+
+
+def parameter_kinds(cases: Iterable[Case]) -> dict[str, type]:
+    """Return every parameter and option of some cases; each has its own column."""
+    kinds: dict[str, type] = {}
+    for case in cases:
+        for name, value in case.settings.items():
+            kinds[name] = str if isinstance(value, str) else kinds.get(name, int)
+    return dict(sorted(kinds.items()))
+
+
+def _run_columns(
+    parameters: ParameterKinds, columns: tuple[TableColumn, ...]
+) -> tuple[TableColumn, ...]:
+    """Return the columns of a run, one per parameter, and those of a table."""
+    taken = {column.name for column in (*_RUN_COLUMNS, *columns)}
+    own = (
+        TableColumn(f"parameter_{name}" if name in taken else name, kind)
+        for name, kind in parameters.items()
+    )
+    return (*_RUN_COLUMNS, *own, *columns)
+
+
+def _parameter_values(parameters: ParameterKinds, case: Case) -> tuple[CellValue, ...]:
+    settings = case.settings if parameters else {}
+    return tuple(
+        str(settings[name]) if name in settings and kind is str else settings.get(name)
+        for name, kind in parameters.items()
+    )
+
+
 def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
     """Return what was run, and under which condition: the columns workload to freq."""
     parameters = json.dumps({**case.parameters, **case.options}, sort_keys=True)
@@ -45,7 +78,7 @@ def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
     return (case.name, parameters, case.backend, *settings)
 
 
-def _run_values(seed: int, run: MeasuredRun) -> list[CellValue]:
+def _run_values(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> list[CellValue]:
     return [
         run.sweep,
         seed,
@@ -61,10 +94,13 @@ def _run_values(seed: int, run: MeasuredRun) -> list[CellValue]:
         *_cell_values(run.case, run.condition),
         str(run.control or ""),
         run.verdict.validity.value,
+        *_parameter_values(parameters, run.case),
     ]
 
 
-def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
+def figures_table(
+    seed: int, runs: Iterable[MeasuredRun], parameters: ParameterKinds = NO_PARAMETERS
+) -> Table:
     """One row per run and metric; the unit has its own column."""
     columns = make_columns(
         reasons=str,
@@ -78,12 +114,13 @@ def figures_table(seed: int, runs: Iterable[MeasuredRun]) -> Table:
         error_rel=float,
         grade=str,
     )
-    return Table("figures", (*_RUN_COLUMNS, *columns), (_figures(seed, run) for run in runs))
+    blocks = (_figures(seed, run, parameters) for run in runs)
+    return Table("figures", _run_columns(parameters, columns), blocks)
 
 
-def _figures(seed: int, run: MeasuredRun) -> TableBlock:
+def _figures(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> TableBlock:
     times = (run.started_at.isoformat(), run.ended_at.isoformat())
-    shared = [*_run_values(seed, run), run.verdict.text, *times]
+    shared = [*_run_values(seed, run, parameters), run.verdict.text, *times]
     rows = [
         (
             name,
@@ -102,7 +139,9 @@ def _figures(seed: int, run: MeasuredRun) -> TableBlock:
 RunTelemetry = Iterable[tuple[MeasuredRun, Telemetry]]
 
 
-def samples_table(seed: int, runs: RunTelemetry) -> Table:
+def samples_table(
+    seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS
+) -> Table:
     """One row per window of consecutive steps: its start, and the times of its steps."""
     columns = make_columns(
         source=str,
@@ -113,26 +152,35 @@ def samples_table(seed: int, runs: RunTelemetry) -> Table:
         step_min_ms=float,
         step_max_ms=float,
     )
-    return Table("samples", (*_RUN_COLUMNS, *columns), (_samples(seed, *pair) for pair in runs))
+    blocks = (_samples(seed, *pair, parameters) for pair in runs)
+    return Table("samples", _run_columns(parameters, columns), blocks)
 
 
-def _samples(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+def _samples(
+    seed: int, run: MeasuredRun, telemetry: Telemetry, parameters: ParameterKinds
+) -> TableBlock:
     windows = telemetry.windows
     start_ns = windows.t_ns[0] if windows.t_ns else 0
     rows = (
         (first, n, (t_ns - start_ns) / 1e9, ns / n / 1e6 if n else None, low / 1e6, high / 1e6)
         for first, n, t_ns, ns, low, high in zip(*vars(windows).values(), strict=True)
     )
-    return TableBlock([*_run_values(seed, run), _source(run, "step_ms")], rows, numeric_only=True)
+    shared = [*_run_values(seed, run, parameters), _source(run, "step_ms")]
+    return TableBlock(shared, rows, numeric_only=True)
 
 
-def readings_table(seed: int, runs: RunTelemetry) -> Table:
+def readings_table(
+    seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS
+) -> Table:
     """One row per time and sampled node of a phone, as the phone reported it."""
     columns = make_columns(source=str, t_s=float, node=str, value=float, text=str)
-    return Table("readings", (*_RUN_COLUMNS, *columns), (_readings(seed, *pair) for pair in runs))
+    blocks = (_readings(seed, *pair, parameters) for pair in runs)
+    return Table("readings", _run_columns(parameters, columns), blocks)
 
 
-def _readings(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+def _readings(
+    seed: int, run: MeasuredRun, telemetry: Telemetry, parameters: ParameterKinds
+) -> TableBlock:
     t_ns = telemetry.readings.t_ns
     rows = (
         ((moment_ns - t_ns[0]) / 1e9, path, *_value_or_text(value))
@@ -140,14 +188,15 @@ def _readings(seed: int, run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
         for moment_ns, value in zip(t_ns, column, strict=False)
         if value is not None
     )
-    return TableBlock([*_run_values(seed, run), _source(run, "peak_temp_c")], rows)
+    shared = [*_run_values(seed, run, parameters), _source(run, "peak_temp_c")]
+    return TableBlock(shared, rows)
 
 
 def _value_or_text(value: object) -> tuple[float | None, str]:
     return (None, str(value)) if isinstance(value, str) else (float(str(value)), "")
 
 
-def ops_table(seed: int, runs: RunTelemetry) -> Table:
+def ops_table(seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS) -> Table:
     """One row per run and operation, joined with the sensors that were sampled meanwhile.
 
     Times come from the traced steps of a run. Power, load, clocks and memory come from the sampler
@@ -177,13 +226,20 @@ def ops_table(seed: int, runs: RunTelemetry) -> Table:
     )
     return Table(
         "ops",
-        (*_RUN_COLUMNS, *columns),
-        (_ops(seed, run, op_rows(telemetry)) for run, telemetry in runs if telemetry.traces),
+        _run_columns(parameters, columns),
+        (
+            _ops(seed, run, op_rows(telemetry), parameters)
+            for run, telemetry in runs
+            if telemetry.traces
+        ),
     )
 
 
-def _ops(seed: int, run: MeasuredRun, ops: tuple[OpRow, ...]) -> TableBlock:
-    shared = [*_run_values(seed, run), _source(run, "step_ms"), _source(run, "energy_j")]
+def _ops(
+    seed: int, run: MeasuredRun, ops: tuple[OpRow, ...], parameters: ParameterKinds
+) -> TableBlock:
+    run_values = _run_values(seed, run, parameters)
+    shared = [*run_values, _source(run, "step_ms"), _source(run, "energy_j")]
     rows = [
         (
             op.name,

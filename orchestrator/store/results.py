@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.decisions.states import ReportStatus, RunState
@@ -36,7 +36,7 @@ def iterate_measured_runs(
         .where(trial.c.sweep == sweep_id, report.c.status.in_(wanted))
         .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
     )
-    with db.read() as connection:
+    with db.read(in_transaction=True) as connection:
         rows = connection.execution_options(yield_per=200).execute(query)
         yield from _to_measured_runs(sweep_id, rows)
 
@@ -114,6 +114,14 @@ def _outcome(row: Any, payload: str | None) -> RunOutcome:
         fault=message.fault if message else None,
         note=row.note or "",
     )
+
+
+def cases_of_sweep(db: Database, sweep_id: str) -> list[Case]:
+    """Return the different cases of a sweep."""
+    examples = select(func.min(trial.c.id)).where(trial.c.sweep == sweep_id)
+    query = select(trial.c.case).where(trial.c.id.in_(examples.group_by(trial.c.case_digest)))
+    with db.read() as connection:
+        return [Case.model_validate(case) for case in connection.execute(query).scalars()]
 
 
 def telemetry_blob(db: Database, digest: str) -> bytes | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from markupsafe import escape
 
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
@@ -198,7 +199,10 @@ def test_runs_that_do_not_count_are_counted_wherever_a_sweep_is_shown(
     assert text in exported(tmp_path, "--format", "md").decode()
     assert run("report", "small", "--lab", tmp_path, "-o", tmp_path / "page.html").exit_code == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert text in page.partition("<section")[0], "in the head of the page"
+    head = page.partition("<section")[0]
+    assert all(
+        part in head for part in ("<b>4</b> suspect", "<b>3</b> void", str(escape(warm.text)))
+    )
 
 
 def test_a_trial_is_drawn_with_the_moments_of_its_reasons(store: Database, tmp_path: Path) -> None:
