@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from agent.collect.cpu_usage import (
     CORES_MARK,
@@ -44,6 +45,12 @@ from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
+FOREGROUND = "/dev/cpuset/top-app/cgroup.procs"  # the processes of the app in the foreground
+_FOREGROUND_CORES = "/dev/cpuset/top-app/cpus"  # is never empty
+_BUSES = "/sys/class/devfreq/*/cur_freq"
+_BUS_NAME = re.compile(r"ddr|llcc|bimc|cpu-?bw|mif|dmc|dvfsrc|emc")
+_OTHER_BUS_NAME = re.compile(r"lat|gpu|kgsl|npu|cdsp")  # votes of single parts
+_BUSES_MAX = 3
 PANELS = "/sys/class/backlight/*/max_brightness"
 FULL_CHARGE = f"{SUPPLY}/battery/charge_full_design"
 # The name of the folder contains a colon, which no pattern may have.
@@ -75,6 +82,8 @@ class RunProbe:
     requested_gpu_khz: int | None = None
     battery_nodes: tuple[str, ...] = POWER_NODES
     backlights: Mapping[str, int] = field(default_factory=dict)  # node -> highest brightness
+    bus_nodes: tuple[str, ...] = ()  # clocks of the memory
+    shows_foreground: bool = False
     wireless: bool = False  # a radio of the phone carried the connection when the run was prepared
 
     @property
@@ -94,7 +103,8 @@ class RunProbe:
         nodes += [f"{TASKS}{MASKS_MARK}", f"{CYCLES}{CYCLES_MARK}"]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node, self.gpu_limit_node] if gpu_load else []
-        nodes += [*self.backlights]
+        nodes += [*self.backlights, *self.bus_nodes]
+        nodes += [f"{FOREGROUND}{WHOLE_MARK}"] if self.shows_foreground else []
         nodes += [node for meter in self.rails for node in sampled_meter_nodes(meter)]
         return [path for path in nodes if not is_thermalservice(path)]
 
@@ -170,7 +180,8 @@ def build_run_probe(
     phone: Phone, cores: CoreSet, applied: AppliedCondition, boot_id: str
 ) -> RunProbe:
     """Find the nodes of this phone that will show what happens in a run."""
-    patterns = (f"{THERMAL}/cooling_device*/type", FIRMWARE_PATTERN, POWER, *METER_NODES, PANELS)
+    nodes_of_boot = (FIRMWARE_PATTERN, POWER, *METER_NODES, PANELS, _BUSES, _FOREGROUND_CORES)
+    patterns = (f"{THERMAL}/cooling_device*/type", *nodes_of_boot)
     nodes = phone.find_boot_nodes(patterns, boot_id)
     if any(is_thermalservice(zone.path) for zone in phone.facts.cpu_zones):
         coolers = {THERMAL_STATUS: "the framework's thermal status"}
@@ -192,8 +203,17 @@ def build_run_probe(
             for path, text in nodes.items()
             if path.endswith("/max_brightness") and (highest := first_number(text))
         },
+        bus_nodes=find_bus_nodes(nodes),
+        shows_foreground=_FOREGROUND_CORES in nodes,
         wireless=is_wireless(phone.address),
     )
+
+
+def find_bus_nodes(nodes: Mapping[str, str]) -> tuple[str, ...]:
+    """The clocks of the memory: names of buses differ by vendor."""
+    names = {path: path.split("/")[-2].lower() for path in nodes if fnmatchcase(path, _BUSES)}
+    found = (path for path, name in names.items() if _BUS_NAME.search(name))
+    return tuple(path for path in found if not _OTHER_BUS_NAME.search(names[path]))[:_BUSES_MAX]
 
 
 def _parse_uptime_s(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The clock by the cycles that the processor counted, held against the clocks that it shows. Pure.
+"""The clock by the cycles that the processor counted, compared with the clocks that it shows. Pure.
 
 Clock nodes say what a driver asked for. Counted cycles are what the cores did: neither a limiter
 in the firmware nor a driver that pretends can change them.

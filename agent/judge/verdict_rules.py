@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 
 from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.run_observation import RunObservation
+from agent.judge.surroundings_rules import check_bus_clocks, check_foreground
 from agent.judge.work_checks import work_objections
 from agent.judge.work_rate_rules import (
     check_claimed_speed,
@@ -372,6 +373,8 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_gpu_work,
     check_online_cores,
     check_screen,
+    check_foreground,
+    check_bus_clocks,
     check_swapping,
     check_vendor_limits,
     check_other_apps,

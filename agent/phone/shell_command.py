@@ -15,9 +15,10 @@ from workloads.protocol.faults import PhoneTrouble
 from workloads.text import safe_text
 
 _WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
-# Kernel paths contain no colon, except in some folders: iio:device0, intel-rapl:0:1, soc:firmware.
+# Kernel paths contain no colon, except in some folders: iio:device0, intel-rapl:0:1, soc:NAME.
 _NODE_LINE = re.compile(
-    r"(/(?:[^:]|:(?=device\d|firmware/)|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*):(.*)",
+    r"(/(?:[^:]|:(?=device\d)|(?<=/soc):(?=[a-z])|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*)"
+    r":(.*)",
     re.DOTALL,
 )
 # When init stops adbd, as several phones do when the cable is pulled, it kills everything in adbd's

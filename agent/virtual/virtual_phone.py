@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agent.virtual.boot_state import boot_properties, boot_settings
 from agent.virtual.event_journal import EventJournal, JournalEvent
 from agent.virtual.facts_layout import add_missing_nodes, apply_layout
+from agent.virtual.files.bus_nodes import add_bus_nodes
 from agent.virtual.files.cgroup_nodes import add_cgroup_nodes
 from agent.virtual.files.cpu_nodes import add_cpu_nodes
 from agent.virtual.files.file_nodes import (
@@ -247,6 +248,7 @@ class VirtualPhone:
         add_thermal_nodes(tree, self.soc)
         add_power_nodes(tree, self.soc)
         add_gpu_nodes(tree, self.soc)
+        add_bus_nodes(tree, self.soc)
         add_rail_nodes(tree, self.soc)
         tree.add_node(f"{_PANEL}/brightness", live_number_node(self._brightness))
         tree.add_node(f"{_PANEL}/max_brightness", constant_node("255\n"))

@@ -1,4 +1,4 @@
-"""The clock by counted cycles, held against the shown clocks."""
+"""The clock by counted cycles, compared with the shown clocks."""
 
 from dataclasses import replace
 
@@ -50,12 +50,12 @@ def test_a_clock_that_pretends_is_found_with_its_moment(factor: float) -> None:
     assert not observe_clocks(BIG3, BEFORE, BEFORE, readings, readings).counted
 
 
-def test_a_governor_that_changes_the_clock_is_no_mismatch() -> None:
+def test_a_governor_may_change_the_clock() -> None:
     clocks = [KHZ if row // 7 % 2 else 1_804_800 for row in range(ROWS)]
     assert cycle_mismatch(clock_blocks(BIG3, sampled([*map(float, clocks)], clocks))) is None
 
 
-def test_without_counters_or_clocks_nothing_is_said() -> None:
+def test_without_counters_or_clocks_there_are_no_blocks() -> None:
     readings = sampled([0.5 * KHZ] * ROWS)
     for path, values in ((CYCLES, [None, "", "x/1", "1", "-1/2"] * 12 + [None]), (CLOCK, [None])):
         broken = replace(readings, columns={**readings.columns, path: [*values] * 1}, _parsed={})

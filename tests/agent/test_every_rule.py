@@ -110,6 +110,14 @@ DEMOS = {
     "check_gpu_work": Demo(
         ReasonCode.GPU_SHARED, Validity.SUSPECT, {"kind": "gpu_contention", "at": "run_start"}
     ),
+    "check_foreground": Demo(
+        ReasonCode.FOREGROUND_CHANGED, Validity.SUSPECT, {"kind": "foreground", "at": "run@50%"}
+    ),
+    "check_bus_clocks": Demo(
+        ReasonCode.BUS_CLOCK_LOWERED,
+        Validity.SUSPECT,
+        {"kind": "bus_throttle", "at": "run@60%", "share": 0.8},
+    ),
     "check_screen": Demo(
         ReasonCode.SCREEN_LIT, Validity.SUSPECT, {"kind": "screen", "at": "run@50%"}
     ),

@@ -52,6 +52,8 @@ BODY: dict[str, dict[str, object]] = {
     "charger_returns": {},
     "hidden_limit": {},
     "memory_contention": {},
+    "bus_throttle": {},
+    "foreground": {},
     "gpu_contention": {},
     "screen": {},
     "time_jump": {},

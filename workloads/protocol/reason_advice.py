@@ -34,6 +34,8 @@ REASON_ADVICE = {
     "phone_slept": f"{_REPEATED} If it recurs, keep the phone on a charger that keeps it awake.",
     "other_cores_busy": "Remove apps, or wait until the phone has finished its updates.",
     "own_cores_shared": "Remove apps; on rooted phones choose cores that the system leaves alone.",
+    "bus_clock_lowered": "The memory was throttled, usually by heat; cool the phone.",
+    "foreground_changed": "Leave the phone alone during runs; remove apps that open by themselves.",
     "charged": "Nothing on phones whose charger cannot be cut; otherwise the charger came back.",
     "swapped": "Use a smaller batch, or a phone with more memory.",
     "canary_changed": f"{_REPEATED} The phone's health is followed; see `farm phone list`.",

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
-from operator import add, sub
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -231,7 +230,8 @@ def pack_telemetry(content: Mapping[str, Any]) -> bytes:
     for name, length in _LENGTHS.items():
         starts, lengths = windows.get(name, ()), windows.get(length, ())
         if len(starts) == len(lengths) and set(map(type, (*starts, *lengths))) == {int}:
-            gaps = [starts[0], *map(sub, starts[1:], map(add, starts, lengths))]
+            ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+            gaps = [starts[0], *(start - end for end, start in zip(ends, starts[1:], strict=False))]
             shortened["windows"][name] = {_GAPS: _shorten(gaps)}
     text = json.dumps(shortened, separators=(",", ":"))
     return lzma.compress(text.encode(), lzma.FORMAT_RAW, filters=_FILTERS)
@@ -246,7 +246,9 @@ def _shorten(value: Any) -> Any:
     kinds = set(map(type, value))
     if len(value) >= SHORTENED_MIN:
         if kinds == {int}:
-            return {_DIFFERENCES: [value[0], *map(sub, value[1:], value)]}
+            return {
+                _DIFFERENCES: [value[0], *(after - before for before, after in pairwise(value))]
+            }
         if kinds <= {list, tuple} and _are_rows(value):
             return {_COLUMNS: [_shorten(list(column)) for column in zip(*value, strict=True)]}
         if kinds <= {str, type(None)}:

@@ -70,6 +70,8 @@ class ReasonCode(StrEnum):
     CHARGED = "charged"
     SCREEN_LIT = "screen_lit"
     GPU_SHARED = "gpu_shared"
+    BUS_CLOCK_LOWERED = "bus_clock_lowered"
+    FOREGROUND_CHANGED = "foreground_changed"
     SWAPPED = "swapped"
     CANARY_CHANGED = "canary_changed"
     CANARY_DRIFTED = "canary_drifted"
@@ -176,6 +178,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the screen was lit: its brightness was {brightness:.0%} of the highest, "
         "{at_s:.1f} s after the start"
     ),
+    ReasonCode.BUS_CLOCK_LOWERED: (
+        "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
+    ),
+    ReasonCode.FOREGROUND_CHANGED: "an app came to the foreground: process {pid}",
     ReasonCode.GPU_SHARED: "other work kept the GPU {busy_pct:.0f} % busy",
     ReasonCode.SWAPPED: "{swapped_mb:.0f} MB were swapped out during the run",
     ReasonCode.CANARY_CHANGED: (
@@ -277,6 +283,10 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.OTHER_CORES_BUSY: "{limit:.0f} %",
     ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
     ReasonCode.SCREEN_LIT: "{limit:.0%}",
+    ReasonCode.BUS_CLOCK_LOWERED: (
+        "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
+    ),
+    ReasonCode.FOREGROUND_CHANGED: "an app came to the foreground: process {pid}",
     ReasonCode.GPU_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
     ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
@@ -286,6 +296,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.CLOCKS_NOT_PINNED: "{limit:.1%}",
     ReasonCode.CLOCK_ABOVE_REQUEST: "{limit:.1%}",
     ReasonCode.CLOCK_LOWERED: "{limit:.1%}",
+    ReasonCode.BUS_CLOCK_LOWERED: "-{limit:.1%}",
     ReasonCode.CLOCK_NOT_COUNTED: "±{limit:.1%}",
     ReasonCode.FIXED_CLOCK_UNSTEADY: "{limit:.1%}",
     ReasonCode.GPU_CLOCK_NOT_PINNED: "{limit:.1%}",

@@ -247,3 +247,32 @@ class MemoryContention(FaultType):
         soc = target.phone.soc
         if self._before is not None:
             soc.change(lambda: setattr(soc, "profile", self._before))
+
+
+@dataclass(eq=False)
+class BusThrottle(MemoryContention):
+    """The clock of the memory bus is lowered: a `share` of it, and of the bandwidth, is left."""
+
+    def start(self, target: InjectionTarget) -> None:
+        super().start(target)
+        target.phone.soc.bus_share = self.share
+
+    def stop(self, target: InjectionTarget) -> None:
+        super().stop(target)
+        target.phone.soc.bus_share = 1.0
+
+
+@dataclass(eq=False)
+class Foreground(FaultType):
+    """Somebody opens an app with the user id `uid`; it waits in the foreground."""
+
+    uid: int = 10124
+    _process: Process | None = field(default=None, init=False, repr=False)
+
+    def start(self, target: InjectionTarget) -> None:
+        self._process = target.phone.processes.spawn(None, ["com.example.notes"], self.uid)
+        self._process.cpuset = "/top-app"
+
+    def stop(self, target: InjectionTarget) -> None:
+        if self._process is not None:
+            target.phone.processes.kill(self._process, signal.SIGKILL)

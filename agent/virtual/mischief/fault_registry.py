@@ -1,7 +1,9 @@
 """All kinds of faults by name."""
 
 from agent.virtual.mischief.daemon_faults import (
+    BusThrottle,
     ChargerReturns,
+    Foreground,
     GpuContention,
     HiddenLimit,
     Hotplug,
@@ -76,6 +78,8 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "charger_returns": ChargerReturns,
     "hidden_limit": HiddenLimit,
     "memory_contention": MemoryContention,
+    "bus_throttle": BusThrottle,
+    "foreground": Foreground,
     "gpu_contention": GpuContention,
     "screen": Screen,
     "time_jump": TimeJump,

@@ -59,6 +59,7 @@ class Soc:
         self.is_service_running: Callable[[str], bool] = lambda _: True
         self._speed_spread = speed_spread
         self.hidden_speed_share = 1.0  # speed that a limiter without a sysfs node leaves
+        self.bus_share = 1.0  # of the highest clock of the memory bus
         self.panel_w = 0.0  # of a screen that is not as dark as possible
         self._updated_at = model_clock.now
         self._polls: dict[int, ScheduledAction] = {}
