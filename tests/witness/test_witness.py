@@ -4,6 +4,7 @@ The phone's processor is that of this computer, which others use too. So a run m
 may be objected to only because of other work on this computer.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -233,9 +234,14 @@ def keeps_trying(phone: Phone, words: list[str]) -> str:
 
 
 def test_a_whole_lab_measures_two_unknown_phones(
-    android: AndroidParts, start_witness: StartWitness, tmp_path: Path
+    android: AndroidParts,
+    start_witness: StartWitness,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    """From connecting two unknown phones to the first stored runs: under a minute."""
+    """From connecting two unknown phones to the first stored runs: under a minute, with a quick
+    commission of both; longer if this computer has other work for its cores.
+    """
     phones = [start_witness(), start_witness(rooted=True)]
     lab, sweep = tmp_path / "lab", tmp_path / "sweep.yaml"
     sweep.write_text(SWEEP)
@@ -250,11 +256,26 @@ def test_a_whole_lab_measures_two_unknown_phones(
     try:
         assert process.stdout is not None
         assert any(line.startswith("2 phones") for line in process.stdout)
+        words = ["--quick", "--lab", str(lab)]
+        commissions = [
+            subprocess.Popen(
+                [*FARM, "phone", "commission", f"WITNESS{number}", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for number in range(len(phones))
+        ]
+        for commission in commissions:
+            said, _ = commission.communicate(timeout=300)
+            assert "is commissioned" in said or "a run was disturbed" in said, said
         farm("sweep", "submit", str(sweep), "--lab", str(lab))
         watched = farm("watch", "witness", "--lab", str(lab))
         elapsed_s = time.monotonic() - started
         assert "done=2" in watched, watched
-        assert elapsed_s < FIRST_RUN_MAX_S * android.slowness
+        waiting = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        record_property("first_runs_after_s", round(elapsed_s, 1))
+        assert elapsed_s < FIRST_RUN_MAX_S * android.slowness * waiting
     finally:
         process.terminate()
         process.wait(timeout=30)

@@ -20,6 +20,9 @@ _FULL_WORK_SHARE = 0.97  # below it, a step does less work per MHz than its neig
 
 CurveRow = tuple[int, float, float]
 CurveGrade = Literal["measured", "points", "family"]
+SocMaker = Literal[
+    "qualcomm", "samsung", "mediatek", "hisilicon", "nvidia", "unisoc", "apple", "other"
+]
 
 
 class _TablePart(BaseModel):
@@ -124,8 +127,8 @@ class SocTable(_TablePart):
 
     id: str
     name: str
-    maker: Literal["qualcomm", "samsung", "mediatek", "hisilicon", "nvidia"]
-    process_nm: int = Field(ge=2, le=28)
+    maker: SocMaker
+    process_nm: int = Field(ge=2, le=45)
     measured_on: str = ""  # phone of the curves
     trust: Literal["verified", "unknown", "low", "none"] = "none"  # of its author in the curves
     sources: tuple[str, ...] = Field(min_length=1)

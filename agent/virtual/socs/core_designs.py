@@ -15,6 +15,9 @@ class CoreDesign(NamedTuple):
 
 
 CORE_DESIGNS = {
+    "Cortex-A7": CoreDesign(2.9, False),
+    "Cortex-A15": CoreDesign(4.0, False),
+    "Cortex-A35": CoreDesign(2.9, False),
     "Cortex-A53": CoreDesign(3.25),
     "Cortex-A55": CoreDesign(3.71),
     "Cortex-A57": CoreDesign(4.2, False),
@@ -33,7 +36,15 @@ CORE_DESIGNS = {
     "Cortex-X2": CoreDesign(10.0, False),
     "Cortex-X3": CoreDesign(10.73),
     "Cortex-X4": CoreDesign(10.66),
+    "Cortex-A725": CoreDesign(9.3, False),
+    "Cortex-X925": CoreDesign(11.5, False),
     "Denver 2": CoreDesign(5.5, False),
+    "Exynos M1": CoreDesign(5.0, False),
+    "Exynos M3": CoreDesign(6.5, False),
+    "Exynos M4": CoreDesign(7.5, False),
+    "Firestorm": CoreDesign(11.0, False),
+    "Icestorm": CoreDesign(7.0, False),
+    "Krait": CoreDesign(3.6, False),
     "Kryo": CoreDesign(5.0, False),
     "Oryon M": CoreDesign(9.5, False),
     "Oryon L": CoreDesign(11.5, False),
