@@ -246,9 +246,10 @@ def _shorten(value: Any) -> Any:
     kinds = set(map(type, value))
     if len(value) >= SHORTENED_MIN:
         if kinds == {int}:
-            return {
-                _DIFFERENCES: [value[0], *(after - before for before, after in pairwise(value))]
-            }
+            if value.count(value[0]) == len(value):  # most columns of most runs
+                return {_DIFFERENCES: [value[0], *[0] * (len(value) - 1)]}
+            differences = [after - before for before, after in pairwise(value)]
+            return {_DIFFERENCES: [value[0], *differences]}
         if kinds <= {list, tuple} and _are_rows(value):
             return {_COLUMNS: [_shorten(list(column)) for column in zip(*value, strict=True)]}
         if kinds <= {str, type(None)}:
