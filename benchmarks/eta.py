@@ -3,7 +3,7 @@
 .venv/bin/python -m benchmarks.eta [--sweeps 200] [--lab FOLDER ...] [--virtual 6 [--speed 200]]
 
 Three sources, each with its own line. Drawn sweeps: a model of a lab, with cooling, charging, void
-runs, phones away, other sweeps and cells that nobody has run. Stored sweeps: every finished sweep
+runs, phones away, other sweeps and cells without a run. Stored sweeps: every finished sweep
 of a lab is replayed from its reports. Virtual labs: sweeps run on virtual phones with faults, and
 what `farm watch` would show is recorded twice per second. A look is a moment after the first tenth
 of the sweep's time; looks at which the end is called unknown are counted apart.
@@ -28,6 +28,7 @@ from orchestrator.analysis.eta import (
     SweepRest,
     estimate_remaining,
 )
+from orchestrator.decisions.health import Health
 
 LOOKS = 18  # per sweep, evenly spread after the first tenth
 TENTH = 0.1
@@ -212,6 +213,7 @@ repeat: {repeat}
 
 def virtual_lab(folder: Path, sweeps: int, speed: float) -> Iterator[list[Look]]:
     """Run sweeps on virtual phones with faults, two at a time; yield the looks at each."""
+    from orchestrator.app.control_phones import release_phone
     from orchestrator.app.lab_status import LabPoller
     from orchestrator.app.submit_sweep import submit_sweep
     from orchestrator.supervisor.demo_lab import demo_lab
@@ -244,6 +246,9 @@ def virtual_lab(folder: Path, sweeps: int, speed: float) -> Iterator[list[Look]]
             for sweep, poller in list(pollers.items()):
                 view = lab.retry(poller.poll)
                 seen[sweep].append((time.time(), view.rest))
+                for phone in view.phones:  # as an operator would
+                    if phone.health is Health.QUARANTINED:
+                        lab.retry(partial(release_phone, lab.connection, phone.serial))
                 if view.sweeps[0].finished:
                     del pollers[sweep]
                     looks = _live_looks(seen.pop(sweep))

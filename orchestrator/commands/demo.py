@@ -1,17 +1,39 @@
 """`farm demo`: runs a lab of virtual phones once."""
 
+import math
 import os
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from shutil import get_terminal_size
+from statistics import median
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 import click
 
-from workloads.units import count_text
+from orchestrator.commands.common import print_table
+from workloads.units import count_text, format_ms
 
+if TYPE_CHECKING:
+    from orchestrator.app.control_sweeps import MeasuredRun
+    from orchestrator.app.select_clients import ClientTable
+
+WORKLOAD, BATCH, CHOSEN = "mlp-4", 256, 3
+REAL_STEPS = 100
+HEADINGS = (
+    *("PHONE", "CPU, COLD: ms/step", "GPU, COLD: ms/step", "CPU AFTER 10 MIN: ms/step"),
+    *("HEAT: peak °C", "ENERGY: mJ/sample", "FEDERATED ROUND"),
+)
+COLUMNS = (  # backend, protocol, metric
+    ("cpu", "cold", "step_ms"),
+    ("opencl", "cold", "step_ms"),
+    ("cpu", "endurance", "last_minute_step_ms"),
+    ("cpu", "endurance", "peak_temp_c"),
+    ("cpu", "endurance", "energy_per_sample_mj"),
+)
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "demo.yaml"
 REAL_PHONE = (
     "To use a real phone, enable USB debugging on it, connect it, and run './farm up' and "
@@ -35,9 +57,10 @@ REAL_PHONE = (
     help="How many times faster than real time virtual phones run.",
 )
 def demo(folder: Path | None, speed: float) -> int:
-    """Run a sweep on six virtual phones and compare them, cold and hot.
+    """Run a sweep on six virtual phones: CPU and GPU, cold and hot, and a federated choice.
 
-    The phones are simulated, and every number says so. No process is left running.
+    The phones are simulated, and every number says so; one line is measured on this computer. No
+    process is left running.
 
     Example: farm demo --dir demo-lab
     """
@@ -102,24 +125,90 @@ def _run(folder: Path, speed: float) -> int:
 
 
 def _print_results(folder: Path) -> None:
-    """Print the comparison, the findings, the files, and how to connect a real phone."""
+    """Print what the mission is about, one real line, the findings and the files."""
     from orchestrator.app.compare_results import fleet_findings
     from orchestrator.app.export_results import all_runs, result_files
     from orchestrator.app.lab_connection import LabConnection
-    from orchestrator.commands.fleet_view import print_comparison
+    from orchestrator.app.select_clients import WorkloadChoice, read_clients
     from workloads.lab_settings import Lab
 
     with LabConnection(Lab.read(folder, {})) as lab:
         runs = all_runs(lab, "demo")
         files = result_files(lab, "demo")
+        clients = read_clients(lab, WorkloadChoice("demo", batch=BATCH))
     click.echo()
-    print_comparison(runs)
+    click.echo(f"SIMULATED values: {WORKLOAD}, batches of {BATCH}, on virtual phones (*: best)")
+    print_table(HEADINGS, summary_rows(runs, clients))
+    click.echo(_real_line())
     click.echo()
     width = get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    for finding in fleet_findings(runs):
+    on_cpu = [run for run in runs if run.case.backend == "cpu"]
+    for finding in fleet_findings(on_cpu):
         click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
     click.echo()
     for name, content in files.items():
         (folder / name).write_bytes(content)
         click.echo(f"{folder / name}")
+    click.echo(f"All cells: ./farm sweep show demo --lab {folder}")
     click.echo(REAL_PHONE)
+
+
+def summary_rows(runs: "Sequence[MeasuredRun]", clients: "ClientTable") -> list[tuple[str, ...]]:
+    """Return a row per phone: CPU and GPU, cold and hot, heat, energy, and whether it is chosen."""
+    from orchestrator.app.select_clients import LocalWork, RoundRequest, choose_clients
+
+    advice = choose_clients(clients, "frugal", RoundRequest(CHOSEN), LocalWork(), seed=0)
+    chosen = {choice.client.phone for choice in advice.chosen}
+    models = {run.phone: run.facts.model for run in runs}
+    values = {
+        (phone, column): _median(runs, phone, *settings)
+        for phone in models
+        for column, settings in enumerate(COLUMNS)
+    }
+    columns = range(len(COLUMNS))
+    best = [
+        min((v for p in models if (v := values[p, column]) is not None), default=None)
+        for column in columns
+    ]
+    by_speed = sorted(models, key=lambda phone: values[phone, 0] or math.inf)
+    return [
+        (
+            models[phone],
+            *(_cell(values[phone, column], best[column]) for column in columns),
+            "chosen" if phone in chosen else "",
+        )
+        for phone in by_speed
+    ]
+
+
+def _median(
+    runs: "Sequence[MeasuredRun]", phone: str, backend: str, protocol: str, metric: str
+) -> float | None:
+    found = [
+        run.metrics[metric].value
+        for run in runs
+        if (run.phone, run.case.backend, run.condition.protocol) == (phone, backend, protocol)
+        and run.case.parameters["batch_size"] == BATCH
+        and run.valid
+        and metric in run.metrics
+    ]
+    return median(found) if found else None
+
+
+def _cell(value: float | None, best: float | None) -> str:
+    return "-" if value is None else f"{format_ms(value)}{' *' * (value == best)}"
+
+
+def _real_line() -> str:
+    """Measure the same training on this computer, and say so."""
+    from kernels.harness.engine_baseline import engine_step
+    from workloads.protocol.faults import FarmError
+
+    threads = os.cpu_count() or 1
+    try:
+        with engine_step(WORKLOAD, BATCH, threads) as step:
+            milliseconds = 1000 * min(step.seconds(REAL_STEPS) for _ in range(3))
+    except (FarmError, OSError) as error:
+        return f"Not measured on this computer: {error}"
+    value = f"{format_ms(milliseconds)} ms per step with {count_text(threads, 'thread')}"
+    return f"MEASURED: the same training on this computer, now: {value} (source: host)"

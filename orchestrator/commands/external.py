@@ -25,7 +25,7 @@ def external() -> None:
     help="Folder to write to. Default: this one.",
 )
 def new(name: str, program: Path | None, folder: Path) -> None:
-    """Write the commented manifest NAME.yaml of a program that becomes a workload.
+    """Write NAME.yaml, the commented manifest of a program.
 
     \b
     Examples:

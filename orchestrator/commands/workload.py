@@ -172,7 +172,7 @@ def _parse_parameter(text: str) -> tuple[str, int]:
 @workload.command("new")
 @click.argument("name")
 def new(name: str) -> None:
-    """Write the commented file of a new model NAME, and its line in the table of models.
+    """Write the commented file of a model NAME, and its table line.
 
     The files are in workloads/models/ of this installation. The new workload can be used at once; a
     lab that runs already learns of it when it is started again.

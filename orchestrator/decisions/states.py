@@ -11,7 +11,7 @@ class RunState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"  # the trial is precise enough without it, or the budget is exceeded
-    BLOCKED = "blocked"  # its case crashed on two phones; an operator has to decide
+    BLOCKED = "blocked"  # it crashed on two phones, or cannot work; an operator has to decide
     CANCELLED = "cancelled"
 
 

@@ -88,7 +88,10 @@ def _excluded_client(phone: str, runs: Sequence[MeasuredRun], has_valid: bool) -
 def _select_case(
     runs: Sequence[MeasuredRun], workload: str | None, batch: int | None
 ) -> list[MeasuredRun]:
-    """Return the runs of one case; a sweep with several needs --workload and --batch."""
+    """Return the runs of one case; a sweep with several needs --workload and --batch.
+
+    Of a case that was run on both processors, the CPU's runs are taken.
+    """
     kept = [
         run
         for run in runs
@@ -96,6 +99,9 @@ def _select_case(
         and batch in (None, run.case.parameters.get("batch_size", 1))
     ]
     cases = {run.case.label for run in kept}
+    on_cpu = [run for run in kept if run.case.backend == "cpu"]
+    if len(cases) > 1 and len({run.case.label for run in on_cpu}) == 1:
+        return on_cpu
     if not runs:
         raise InvalidRequest("this sweep has no report yet; try again when a run has ended")
     if not kept:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -22,10 +23,15 @@ VICTIMS += ("nodaemon server", "virtual up", "--host host-b", "server unixsocket
 
 def test_the_demo_prints_three_findings_and_leaves_nothing_behind(tmp_path: Path) -> None:
     demo = start(tmp_path, "demo", "--dir", "lab", HOME=str(tmp_path / "home"))
-    out, err = demo.communicate(timeout=180)
+    out, err = demo.communicate(timeout=300)
     assert demo.returncode == 0, err
     for phone in ("Redmi Note 9 Pro", "MI 9", "Mate 30", "Meizu 16T", "S8+", "Honor 8"):
         assert phone in out
+    heading, *rows = out[out.index("SIMULATED values: mlp-4") :].splitlines()[1:8]
+    assert heading.split("\t")[1:3] == ["CPU, COLD: ms/step", "GPU, COLD: ms/step"]
+    assert all(cell != "-" for row in rows for cell in row.split("\t")[:6])
+    assert sum(row.endswith("\tchosen") for row in rows) == 3
+    assert re.search(r"MEASURED: .* ms per step with .* \(source: host\)", out)
     findings = [line for line in out.splitlines() if line.startswith("- ")]
     assert len(findings) == 3
     assert all("imulated" in finding for finding in findings)
