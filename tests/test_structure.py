@@ -478,6 +478,7 @@ def test_only_the_command_line_is_at_the_root_of_the_orchestrator() -> None:
 # Functions of app/ that take a lab and are not operations, each with the reason.
 NOT_OPERATIONS = {
     "authenticate": "comes before every operation of the API",
+    "begin_session": "has a code in place of a token",
     "enrol_host": "has a secret in place of a token",
     "publish_change": "part of the operations that change something",
     "run_ingest": "runs a service",

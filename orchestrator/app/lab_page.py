@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, state_of
-from orchestrator.app.lab_status import KnownPhone, SweepSummary
+from orchestrator.app.lab_status import KnownPhone, RemainingTime, SweepSummary
 from orchestrator.app.lab_watcher import PollerThread
 from orchestrator.app.phone_state_text import (
     BADGES,
@@ -142,12 +142,11 @@ def _sweep(sweep: SweepSummary, snapshot: LabSnapshot) -> PageContent:
     }
 
 
-def _end(rest: Any) -> PageContent:
+def _end(rest: RemainingTime) -> PageContent:
     """Return the remaining seconds and their interval, and why the end is unknown."""
-    unknown = getattr(rest, "unknown", "")
     return {
         "seconds": [round(s) for s in (rest.likely_s, rest.early_s, rest.late_s)],
-        "unknown": safe_text(unknown, 200),
+        "unknown": safe_text(rest.unknown, 200),
     }
 
 

@@ -65,10 +65,10 @@ def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) ->
 @lab_option
 @json_option
 def link(person: str, lab_folder: Path, as_json: bool) -> None:
-    """Print a link that opens the page of the lab for a PERSON, once.
+    """Print a link to the page of the lab for a PERSON.
 
-    The browser that opens it first stays logged in for 30 days and can only look. 'farm token list'
-    shows the session, 'farm token revoke' ends it.
+    The link works once: the browser that opens it first stays logged in for 30 days and can only
+    look. 'farm token list' shows the session, 'farm token revoke' ends it.
 
     Example: farm token link anna
     """

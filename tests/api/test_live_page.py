@@ -34,7 +34,7 @@ def session(served: ApiLab) -> str:
     return cookie.partition(";")[0]
 
 
-def test_a_link_works_once_and_its_code_is_no_token(served: ApiLab) -> None:
+def test_a_link_works_once_and_its_code_is_not_a_token(served: ApiLab) -> None:
     with served.here() as lab:
         path = add_login_link(lab, "bea").url.removeprefix(served.url)
     code = path.rpartition("/")[2]

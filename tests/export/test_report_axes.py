@@ -60,7 +60,7 @@ def test_the_picture_fits_the_axes(
     assert chosen == (kind, first, second)
 
 
-def test_a_setting_that_another_determines_is_no_axis() -> None:
+def test_a_setting_that_another_determines_is_not_an_axis() -> None:
     cells: list[Mapping[str, Any]] = [
         {"workload": "lenet", "classes": 10, "freq": "high"},
         {"workload": "mlp-4", "classes": 4, "freq": "low"},
