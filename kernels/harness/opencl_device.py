@@ -4,6 +4,7 @@ The caller chooses a device; none is used just because it is listed first, since
 of one driver have the same name.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from kernels.pocl import linker_folder
 from workloads.protocol.base import digest_of
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -266,12 +268,16 @@ def choose_device(wanted: str | None) -> Device:
 
 
 def _need_linker(facts: DeviceFacts) -> None:
-    """Refuse PoCL without the system linker: it would end the whole process."""
-    if facts.platform == POCL and shutil.which("ld") is None:
+    """Let PoCL find a linker; without one it would end the whole process."""
+    if facts.platform != POCL or shutil.which("ld") is not None:
+        return
+    folder = linker_folder()
+    if folder is None:
         raise InvalidRequest(
             f"{facts.label} needs the linker 'ld' to build kernels, and it is not on PATH; "
-            "install it (Debian: apt install binutils)"
+            "install it (Debian: apt install binutils; anywhere: pip install ziglang)"
         )
+    os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{folder}"
 
 
 def _facts(raw: cl.Device) -> DeviceFacts:

@@ -1,17 +1,17 @@
 """PoCL from PyPI for processes that are not Python, or the reason to skip."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from agent.virtual.native.opencl_library import pocl_environment
+from agent.virtual.native.opencl_library import LINKER_VARIABLE, pocl_environment
+from kernels.pocl import linker_folder
 
 
 def need_pocl() -> dict[str, str]:
     """Return the environment in which a process finds PoCL; skip where PoCL cannot build."""
-    if shutil.which("ld") is None:
-        pytest.skip("PoCL builds kernels with the system's linker, and there is no 'ld' on PATH")
+    if linker_folder() is None:
+        pytest.skip("PoCL builds kernels with 'ld', and neither the system nor ziglang has one")
     found = pocl_environment()
     if found is None:
         pytest.skip("PoCL is not installed (pip install pyopencl[pocl])")
@@ -20,7 +20,9 @@ def need_pocl() -> dict[str, str]:
 
 def pocl_in(cache: Path) -> dict[str, str]:
     """Return a complete environment, with a cache folder for built kernels."""
-    return {**need_pocl(), "POCL_CACHE_DIR": str(cache), "PATH": "/usr/bin:/bin"}
+    found = need_pocl()
+    path = f"/usr/bin:/bin:{found.pop(LINKER_VARIABLE)}"
+    return {**found, "POCL_CACHE_DIR": str(cache), "PATH": path}
 
 
 def shared_pocl(factory: pytest.TempPathFactory) -> dict[str, str]:

@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 class Training:
-    """A run with checkpoints in a folder of its own."""
+    """A run with checkpoints in its own folder."""
 
     def __init__(self, folder: Path, workload: str, threads: int = 1) -> None:
         folder.mkdir(exist_ok=True)

@@ -29,13 +29,13 @@ from workloads.protocol.faults import BadFile, InvalidRequest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_a_linker_pocl_is_refused(tmp_path: Path, device_number: str) -> None:
+def test_pocl_needs_no_linker_of_the_system(tmp_path: Path, device_number: str) -> None:
     words = [sys.executable, "-m", "orchestrator", "kernels", "bench", "--sizes", "8"]
     words += ["--device", device_number]
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     result = subprocess.run(words, env=nothing, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert "needs the linker 'ld'" in result.stderr.splitlines()[-1]
+    assert result.returncode == 0, result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 _OTHERS = (

@@ -22,7 +22,7 @@ from agent.virtual.files.cpu_nodes import format_cpu_list
 from agent.virtual.native.android_stubs import STUB, STUB_NAMES
 from agent.virtual.native.host_nodes import board_name, board_processor, sysfs_root
 from agent.virtual.native.node_view import NodeView
-from agent.virtual.native.opencl_library import opencl_environment
+from agent.virtual.native.opencl_library import LINKER_VARIABLE, opencl_environment
 
 _NOBODY = 65534
 # Also read by the runner (kernels/runner/runner.h): where it is set, figures are the host's.
@@ -153,15 +153,18 @@ class NativeFolder:
     # -- processes
 
     def environment(self) -> dict[str, str]:
+        opencl = opencl_environment()
+        linker = opencl.pop(LINKER_VARIABLE, "")
+        path = f"{self.root}/system/bin:/usr/bin:/bin"
         return {
-            "PATH": f"{self.root}/system/bin:/usr/bin:/bin",
+            "PATH": f"{path}:{linker}" if linker else path,
             "HOME": str(self.root / "data" / "local" / "tmp"),
             "TMPDIR": str(self.root / "data" / "local" / "tmp"),
             "EXTERNAL_STORAGE": str(self.root / "sdcard"),
             "ANDROID_DATA": str(self.root / "data"),
             "LC_ALL": "C",
             _PHONE_ID_VARIABLE: self.phone_id,
-            **opencl_environment(),
+            **opencl,
         }
 
     def kill_all(self) -> None:

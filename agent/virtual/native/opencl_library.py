@@ -8,13 +8,16 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from kernels.pocl import linker_folder
+
 LIBRARY_VARIABLE = "FARM_OPENCL"
 POCL = "pocl"
+LINKER_VARIABLE = "FARM_LINKER"  # a folder that a native phone adds to its PATH
 _INHERITED_VARIABLES = (LIBRARY_VARIABLE, "LD_LIBRARY_PATH", "OCL_ICD_VENDORS", "PYOPENCL_HOME")
 
 
 def opencl_environment() -> dict[str, str]:
-    """Return what the processes of a native phone inherit from this process's environment."""
+    """Return what the processes of a native phone get besides their own environment."""
     library = os.environ.get(LIBRARY_VARIABLE)
     if not library:
         return {}
@@ -36,4 +39,5 @@ def pocl_environment() -> dict[str, str] | None:
         LIBRARY_VARIABLE: str(loaders[0]),
         "LD_LIBRARY_PATH": str(package / ".libs"),
         "PYOPENCL_HOME": str(package),
+        LINKER_VARIABLE: linker_folder() or "",
     }

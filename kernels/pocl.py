@@ -1,0 +1,39 @@
+"""PoCL, the OpenCL driver of the extra `kernels`: a linker for it, and a place for its files.
+
+PoCL builds kernels with the program `ld`. Where the system has none, that of the package `ziglang`
+does. Built kernels are kept in the system's folder of temporary files, not in the user's home.
+"""
+
+import os
+import shutil
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def linker_folder() -> str | None:
+    """Return a folder for PATH in which PoCL finds `ld`; None: there is no linker."""
+    found = shutil.which("ld")
+    if found is not None:
+        return str(Path(found).parent)
+    spec = find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        return None
+    script = private_folder() / "bin" / "ld"
+    text = f'#!/bin/sh\nexec "{Path(spec.origin).parent / "zig"}" ld.lld "$@"\n'
+    if not script.is_file() or script.read_text() != text:
+        script.parent.mkdir(exist_ok=True)
+        written = script.with_name(f"ld.{os.getpid()}")
+        written.write_text(text)
+        written.chmod(0o700)
+        written.replace(script)
+    return str(script.parent)
+
+
+def private_folder() -> Path:
+    """Return this user's folder for files of OpenCL drivers, which can be made again."""
+    folder = Path(tempfile.gettempdir()) / f"farmhand-opencl-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
+        return Path(tempfile.mkdtemp(prefix="farmhand-opencl-"))  # somebody else's: use another
+    return folder
