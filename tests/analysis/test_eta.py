@@ -112,7 +112,7 @@ def test_a_finished_sweep_has_nothing_left() -> None:
     assert estimate({"a": {}}, attempts("a", COLD, 1.0, 2)).late_s == 0.0
 
 
-def test_an_estimate_ages_until_it_is_made_again() -> None:
+def test_an_estimate_ages_until_it_is_repeated() -> None:
     shown = estimate({"a": {COLD: 20}}, attempts("a", COLD, 10.0, 20))
     assert shown.after(5.0).likely_s == pytest.approx(shown.likely_s - 5.0)
     assert shown.after(1e6).late_s == 0.0
