@@ -137,6 +137,12 @@ class RunObservation:
         )
 
     @property
+    def has_hidden_limit(self) -> bool:
+        """Whether a limit was reported, and no clock of the run's cores shows it."""
+        is_shown = self.throttled_after_s is not None or bool(self.clocks.capped_khz)
+        return self.has_reported_limit and not is_shown
+
+    @property
     def span(self) -> Span:
         """The first and last moment of the timed part."""
         return span_ns(self.output.windows)

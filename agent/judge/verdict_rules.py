@@ -358,9 +358,9 @@ def check_other_apps(run: RunObservation) -> Iterator[Reason]:
 RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_same_boot,
     check_claimed_work,
-    check_claimed_speed,
     check_cores,
     check_threads,
+    check_claimed_speed,
     check_start_temperature,
     check_sensors,
     check_length,

@@ -39,7 +39,7 @@ COVERED_MIN, COVERED_MAX = 0.98, 1.02  # of the timed part: windows follow one a
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
 WORK_RUNS_MIN, SIMILAR_RUNS_MIN = 3, 2
-RATE_CHANGE_MIN, FREE_RATE_CHANGE_MIN, RATE_SPREADS = 0.03, 0.05, 6.0
+USUAL_WEIGHT, RATE_ERRORS = 4, 4.5  # few runs cannot show how much they differ
 GPU_SHARED_PCT_MAX = 15.0
 
 
@@ -47,7 +47,7 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
     """Steps took the same time throughout, at equal clocks.
 
     In a long run a phone may become slower for reasons that no clock shows, such as a throttled
-    memory bus; but then it stays slow, and something reports the limit.
+    memory bus; but then it stays slow, something reports a limit, and no clock has changed.
     """
     windows = run.measured_windows
     if not windows:
@@ -59,7 +59,7 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
     last_ns = int(series.end_ns[-1] - series.t_ns[0])
     for found in step_changes(groups, windows[0].t_ns):
         is_last = found.end_ns > 0.9 * last_ns
-        if not is_cold and run.has_reported_limit and is_last == (found.change > 0):
+        if not is_cold and run.has_hidden_limit and is_last == (found.change > 0):
             continue
         yield objection(
             ReasonCode.STEP_TIMES_CHANGED,
@@ -68,7 +68,7 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
             limit=CHANGE_MIN,
             at_s=found.start_ns / 1e9,
         )
-    distance = two_modes(groups) if is_cold or not run.has_reported_limit else None
+    distance = two_modes(groups) if is_cold or not run.has_hidden_limit else None
     if distance is not None:
         yield Reason.suspect(ReasonCode.STEP_TIMES_TWO_MODES, distance=distance)
 
@@ -83,9 +83,11 @@ def check_work_rate(run: RunObservation) -> Iterator[Reason]:
     if run.has_reported_limit or len(earlier) < WORK_RUNS_MIN:
         return
     step_ms, usual_ms = median_step_ms(run.measured_windows), median(earlier)
-    spread = 1.4826 * median(abs(value / usual_ms - 1) for value in earlier)
-    least = RATE_CHANGE_MIN if run.probe.requested_khz else FREE_RATE_CHANGE_MIN
-    limit = max(least, RATE_SPREADS * spread)
+    least, usual_spread = (0.03, 0.005) if run.probe.requested_khz else (0.04, 0.01)
+    squares = sum((value / usual_ms - 1) ** 2 for value in earlier)
+    squares += USUAL_WEIGHT * usual_spread**2
+    spread = (squares / (len(earlier) - 1 + USUAL_WEIGHT)) ** 0.5
+    limit = max(least, RATE_ERRORS * spread * (1 + 1 / len(earlier)) ** 0.5)
     similar = sum(abs(value / step_ms - 1) <= limit / 2 for value in earlier)
     if abs(step_ms / usual_ms - 1) > limit and similar < SIMILAR_RUNS_MIN:
         change, count = step_ms / usual_ms - 1, len(earlier)
