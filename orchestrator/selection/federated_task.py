@@ -3,10 +3,10 @@
 Two tasks: softmax regression on overlapping clusters, and a perceptron on drawn digits. Every
 client has few labels, as people's phones do, so the accuracy of a server that always chooses the
 same phones suffers from the labels it never sees. The data of a client are drawn again whenever it
-trains, from the seed and its number: the same every time, and nothing is kept in memory.
+trains, from the seed and its number: the same every time. Only those of few clients are kept.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ SKEW = 0.15  # of the Dirichlet distribution of labels: small means few labels p
 SAMPLES_TYPICAL, SAMPLES_MIN, SAMPLES_MAX = 60.0, 16, 128
 RARE_CLASSES, RARE_SHARE = (8, 9), 0.4  # labels that only this share of the clients has
 TESTS = 2000
+KEPT_MAX = 400  # clients whose data are kept: 30 MB
 BATCH, EPOCHS = 16, 2
 FEATURES, DISTANCE = 24, 0.6  # clusters: distance of the centres in units of their width
 SIDE, GLYPH = 12, (7, 5)  # digits: an image, and the glyph inside it
@@ -78,6 +79,7 @@ class FederatedTask:
     test_x: Float
     test_y: Labels
     best: float  # accuracy of a classifier that knows how the data were drawn
+    kept: dict[int, tuple[Float, Labels]] = field(default_factory=dict, compare=False)
 
     @property
     def samples(self) -> Array:
@@ -100,15 +102,22 @@ class FederatedTask:
         longest = int(self.sizes[picks].max())
         x = np.zeros((len(picks), longest, SHAPES[self.kind].layers[0]), np.float32)
         y = np.zeros((len(picks), longest), np.int64)
-        for row, client in enumerate(picks):
-            rng = np.random.default_rng([self.seed, 22, int(client)])
-            size = int(self.sizes[client])
-            cumulated = np.cumsum(self.label_shares[client])
-            labels = np.searchsorted(cumulated / cumulated[-1], rng.random(size), side="right")
-            y[row, :size] = np.minimum(labels, CLASSES - 1)
-            x[row, :size] = _inputs(self.kind, self.centres, y[row, :size], rng)
+        for row, client in enumerate(picks.tolist()):
+            inputs, labels = self.kept.get(client) or self._draw_client(client)
+            x[row, : len(labels)], y[row, : len(labels)] = inputs, labels
         mask = (np.arange(longest) < self.sizes[picks][:, None]).astype(np.float32)
         return x, y, mask
+
+    def _draw_client(self, client: int) -> tuple[Float, Labels]:
+        rng = np.random.default_rng([self.seed, 22, client])
+        cumulated = np.cumsum(self.label_shares[client])
+        draws = rng.random(int(self.sizes[client]))
+        labels = np.searchsorted(cumulated / cumulated[-1], draws, side="right")
+        labels = np.minimum(labels, CLASSES - 1)
+        data = _inputs(self.kind, self.centres, labels, rng), labels
+        if len(self.kept) < KEPT_MAX:
+            self.kept[client] = data
+        return data
 
 
 def draw_task(
@@ -204,8 +213,7 @@ def _descend(weights: Weights, x: Float, y: Labels, mask: Float, rate: float) ->
     """Make one step of gradient descent on every client."""
     *inputs, scores = _forward(x, weights)
     gradient = _softmax(scores)
-    clients, samples = np.ogrid[: y.shape[0], : y.shape[1]]
-    gradient[clients, samples, y] -= 1
+    gradient.reshape(-1, CLASSES)[np.arange(y.size), y.ravel()] -= 1
     gradient *= (mask / np.maximum(mask.sum(axis=1, keepdims=True), 1))[..., None]
     for index in reversed(range(len(weights))):
         step = inputs[index].transpose(0, 2, 1) @ gradient

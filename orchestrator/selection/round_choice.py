@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 FAIR = 2.0  # exponent
 UNKNOWN = 0.75  # quantile of the known utilities that a phone without an update is given
-LENGTHS = 32  # of a round that are tried
+LENGTHS = 16  # of a round that are tried
 
 
 def known_utility(utility: Array) -> Array:

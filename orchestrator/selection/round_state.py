@@ -18,7 +18,6 @@ class RoundRequest:
     k: int
     deadline_s: float | None = None  # that the cohort should meet
     rounds: int = 100  # expected length of the whole training
-    cutoff_s: float | None = None  # when the server ends a round in any case
 
 
 @dataclass
@@ -35,7 +34,6 @@ class RoundState:
     last_round: Array  # 0 is never
     times_chosen: Array
     last_duration_s: Array  # of the last round, with its link; NaN before the first
-    duration_ratio: Array  # last working time over the expected one; 1 before the first
     round: int = 1
 
     @property
@@ -47,7 +45,7 @@ class RoundState:
     @property
     def expected_s(self) -> Array:
         """How long each phone would work at its present heat."""
-        return work_cost(self.fleet, self.samples, self.heat).seconds * self.duration_ratio
+        return work_cost(self.fleet, self.samples, self.heat).seconds
 
     @property
     def uncertainty(self) -> Array:
@@ -77,7 +75,6 @@ def initial_round_state(
         last_round=np.zeros(n),
         times_chosen=np.zeros(n),
         last_duration_s=np.full(n, np.nan),
-        duration_ratio=np.ones(n),
     )
 
 
@@ -87,6 +84,7 @@ class Selection:
 
     picks: Picks
     reasons: tuple[str, ...]
+    deadline_s: float | None = None  # when the server need not wait any longer
 
 
 class SelectionPolicy(Protocol):

@@ -43,6 +43,7 @@ from orchestrator.selection.round_state import (
     BATTERY_FLOOR,
     RoundRequest,
     RoundState,
+    Selection,
     SelectionPolicy,
     initial_round_state,
 )
@@ -179,7 +180,7 @@ def simulate_training(
     rng, policy = np.random.default_rng([world.seed, 2]), make_policy()
     asked = plan.over_selection or policy.over_selection
     k = math.ceil(asked * plan.k)
-    request = RoundRequest(k, plan.deadline_s, plan.rounds, world.cutoff_s)
+    request = RoundRequest(k, plan.deadline_s, plan.rounds)
     state = initial_round_state(world.estimated, world.samples, world.estimated_link_s)
     progress = _Progress(np.zeros(len(world.samples)), world.charge.copy())
     if plan.warm:
@@ -191,8 +192,8 @@ def simulate_training(
         state.round = index + 1
         noise = np.random.default_rng([world.seed, 3, index])
         _show_clients(world, state, progress, noise)
-        picks = policy.choose(state, request, rng).picks
-        arrived = _run_round(world, state, progress, picks, noise)
+        selection = policy.choose(state, request, rng)
+        arrived = _run_round(world, state, progress, selection, noise)
         if task is None:
             state.utility[arrived] = world.samples[arrived]
         elif len(arrived):
@@ -243,11 +244,11 @@ def _run_round(
     world: SimulatedWorld,
     state: RoundState,
     progress: _Progress,
-    picks: Picks,
+    selection: Selection,
     noise: np.random.Generator,
 ) -> Picks:
     """Run a round: advance clock, heat and charge; return the phones whose update counts."""
-    n = len(world.samples)
+    n, picks = len(world.samples), selection.picks
     slower, is_lost = np.exp(noise.standard_normal(n) * ROUND_NOISE), noise.random(n)
     if not len(picks):
         _rest(world, state, progress, WAIT_S)
@@ -257,7 +258,8 @@ def _run_round(
     cost = work_cost(actual, samples, heat)
     busy_s = cost.seconds * slower[picks]
     ends_s = np.where(is_lost[picks] < world.plan.lost, np.inf, busy_s + world.link_s[picks])
-    round_s = _round_end(ends_s, world.plan.k, world.cutoff_s)
+    cutoff_s = min(selection.deadline_s or math.inf, world.cutoff_s)
+    round_s = _round_end(ends_s, world.plan.k, cutoff_s)
     in_time = np.flatnonzero(ends_s <= round_s)
     in_time = in_time[np.argsort(ends_s[in_time], kind="stable")][: world.plan.k]
     worked_s = np.minimum(busy_s, round_s)
@@ -294,9 +296,6 @@ def _report(
     """Store what the phones of a round reported."""
     arrived = picks[in_time]
     reported_s = busy_s[in_time] * np.exp(noise.standard_normal(len(arrived)) * world.plan.error)
-    fleet = state.fleet.subset(arrived)
-    expected_s = work_cost(fleet, state.samples[arrived], state.heat[arrived]).seconds
-    state.duration_ratio[arrived] = reported_s / expected_s
     state.last_duration_s[arrived] = reported_s + state.link_s[arrived]
     state.last_round[arrived] = state.round
     state.times_chosen[picks] += 1
