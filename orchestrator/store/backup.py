@@ -55,7 +55,7 @@ class StoreSnapshot:
 @contextmanager
 def snapshot(db: Database) -> Iterator[StoreSnapshot]:
     """Open a store for a backup: every table is read as of the same moment."""
-    with db.read() as connection:
+    with db.read(in_transaction=True) as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield StoreSnapshot(connection)

@@ -25,14 +25,14 @@ BATCH = 500
 _NOT_EXPORTED = {
     "run": {"id", "lease_until", "not_before"},  # every store numbers its rows itself
     "report": {"id"},
-    "sweep": {"pinned"},
+    "sweep": {"pinned", "notify"},
 }
 
 
 def export_rows(db: Database, sweep_id: str, part: str) -> Iterator[Row]:
     """Yield the rows of a part, in an order that does not depend on the store."""
     names = columns_of(part)
-    with db.read() as connection:
+    with db.read(in_transaction=True) as connection:
         query = _query(part, sweep_id)
         for row in connection.execution_options(yield_per=BATCH).execute(query):
             yield {name: to_json(getattr(row, name)) for name in names}

@@ -4,17 +4,31 @@ Errors of SQLAlchemy and its drivers become StoreDown.
 """
 
 import json
+import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
+    DisconnectionError,
     InterfaceError,
     OperationalError,
 )
@@ -26,6 +40,7 @@ Rows = Sequence[dict[str, Any]]
 PlainRow = tuple[str | int | float | None, ...]
 CACHE = "cache_size=-65536"  # 64 MiB: inserting 100,000 rows with random keys stays in memory
 CONNECT_TIMEOUT_S = 10
+IDLE_S = 1.0
 # A server that vanishes is noticed after 25 s, a statement that hangs ends after a minute;
 # options in the URL replace these.
 POSTGRES_OPTIONS = {
@@ -51,6 +66,9 @@ class Database:
         self.codes: dict[str, dict[Any, int]] = {}  # what metric_codes.py remembers of this store
         try:
             self._engine = _create_engine(url)
+            self._reader = self._engine
+            if self._engine.dialect.name == "postgresql":
+                self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         except ImportError as error:
             raise InvalidRequest(
                 f"the store's URL cannot be used: {error}; "
@@ -69,11 +87,15 @@ class Database:
             yield connection
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Open a transaction that reads and never waits for a writer."""
-        options = {"farm_reader": True}
-        with _translate_errors(self.url), self._engine.connect() as connection:
-            yield connection.execution_options(**options)
+    def read(self, in_transaction: bool = False) -> Iterator[Connection]:
+        """Open a connection that reads and never waits for a writer.
+
+        On PostgreSQL each statement stands alone: a tick has a dozen reads, and BEGIN and ROLLBACK
+        are two further round trips each. Rows that are fetched in pieces need a transaction.
+        """
+        engine = self._engine if in_transaction else self._reader
+        with _translate_errors(self.url), engine.connect() as connection:
+            yield connection.execution_options(farm_reader=True)
 
     def insert_new(self, connection: Connection, table: Table, rows: Rows) -> None:
         """Insert the rows whose keys are not in the table yet."""
@@ -104,6 +126,9 @@ class Database:
             marks = ", ".join("?" * len(columns))
             text = f"{into} VALUES ({marks}) ON CONFLICT DO NOTHING"
             connection.exec_driver_sql(text, list(rows))
+            return
+        if all(isinstance(table.c[name].type, Integer | Float) for name in columns):
+            _bulk_insert_numbers(connection, into, [table.c[name] for name in columns], rows)
             return
         types = {name: str(table.c[name].type.compile(connection.dialect)) for name in columns}
         fields = ", ".join(
@@ -198,6 +223,20 @@ class Database:
         self._engine.dispose()
 
 
+def _bulk_insert_numbers(
+    connection: Connection, into: str, columns: Sequence[Column[Any]], rows: Sequence[PlainRow]
+) -> None:
+    """Insert rows of numbers as one array per column: half the work of JSON on both sides."""
+    arrays = []
+    for values in zip(*rows, strict=True):
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+            raise ValueError("a number is not finite")
+        arrays.append(f"{{{','.join(map(repr, values))}}}")
+    casts = (f"%s::{column.type.compile(connection.dialect)}[]" for column in columns)
+    text = f"{into} SELECT * FROM unnest({', '.join(casts)}) ON CONFLICT DO NOTHING"
+    connection.exec_driver_sql(text, tuple(arrays))
+
+
 def schema_version(connection: Connection) -> str | None:
     """Return the schema version of a store; None if it has no tables."""
     if not inspect(connection).has_table("alembic_version"):
@@ -221,9 +260,9 @@ def _create_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
         given = make_url(url).query
         options = {name: value for name, value in POSTGRES_OPTIONS.items() if name not in given}
-        return create_engine(
-            url, pool_pre_ping=True, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options
-        )
+        remote = create_engine(url, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options)
+        _check_idle_connections(remote)
+        return remote
     engine = create_engine(url, connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
@@ -239,6 +278,23 @@ def _create_engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN" if reader else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _check_idle_connections(engine: Engine) -> None:
+    """Replace a connection that has ended while it was idle; asking every time is a round trip."""
+
+    @event.listens_for(engine, "checkin")
+    def _note(_: Any, record: Any) -> None:
+        record.info["used_at"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _check(connection: Any, record: Any, _: Any) -> None:
+        if time.monotonic() - record.info.get("used_at", math.inf) < IDLE_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
 
 
 @contextmanager

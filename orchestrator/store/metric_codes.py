@@ -37,11 +37,12 @@ def insert_metrics(
     metrics = [(run, metric) for run, report in reports for metric in report.metrics]
     if not metrics:
         return
+    keys = [_origin(metric) for _, metric in metrics]
     names = _codes(db, connection, metric_name, {(metric.name,) for _, metric in metrics})
-    origins = _codes(db, connection, metric_origin, {_origin(metric) for _, metric in metrics})
+    origins = _codes(db, connection, metric_origin, set(keys))
     rows = [
-        (run, names[metric.name,], metric.value, origins[_origin(metric)])
-        for run, metric in metrics
+        (run, names[metric.name,], metric.value, origins[key])
+        for (run, metric), key in zip(metrics, keys, strict=True)
     ]
     db.bulk_insert_new(connection, metric_value, ("run", "name", "value", "origin"), rows)
 

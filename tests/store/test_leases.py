@@ -87,7 +87,8 @@ def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
     assert leases.renew(store, leased, {older: 9000.0}, latest=9000.0) == 0
     assert leases.renew(store, leased, {job.run: 2000.0}, latest=9000.0) == 1
     assert leases.expire(store, 1500.0) == []
-    assert [leases.ExpiredLease(job.run, "PH1", "host-a")] == leases.expire(store, 2500.0)
+    lost = leases.ExpiredLease(job.run, "PH1", "host-a", str(SWEEP["id"]))
+    assert leases.expire(store, 2500.0) == [lost]
     assert states(store) == [RunState.QUEUED]
 
 

@@ -4,6 +4,7 @@ A metric cannot exist without its provenance, and no metric is derived from valu
 provenance, so a simulated number is never taken for a measured one.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -363,6 +364,7 @@ METRICS: dict[str, MetricKind] = {
 }
 
 
+@functools.lru_cache(4096)
 def metric_kind(name: str) -> MetricKind | None:
     """Return the row of a metric; `core_util_pct.4` is that of core 4."""
     base, dot, instance = name.partition(".")
