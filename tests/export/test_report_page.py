@@ -4,12 +4,10 @@ import base64
 import functools
 import hashlib
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from orchestrator.export.report.page import render_page as render_report
 from orchestrator.export.report.report_data import ReportInput, SweepRecord
 from orchestrator.export.report.svg import build_axis
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
+from tests.browser import needs_browser, open_browser
 from tests.export.telemetry_blob import a_blob
 from workloads.protocol.phone_facts import ControlLevel
 from workloads.protocol.telemetry import read_telemetry
@@ -316,22 +315,37 @@ def test_mixed_control_levels_are_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
-@pytest.mark.parametrize("width", [390, 1280])
-def test_a_browser_opens_the_page_without_console_messages(tmp_path: Path, width: int) -> None:
-    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+@needs_browser
+def test_a_browser_shows_the_page_on_every_screen(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
     page.write_text(whole_page(provenance=FITTED), encoding="utf-8")
-    result = subprocess.run(
-        [
-            *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr"),
-            *(f"--window-size={width},2000", f"--screenshot={picture}", page.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    messages = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
-    assert messages == []
-    assert picture.stat().st_size > 20_000, "the screenshot is empty"
+    with open_browser(tmp_path / "profile") as browser:
+        for width, dark in product((390, 1280), (False, True)):
+            browser.size(width, 2000, dark)
+            browser.open(page.as_uri())
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            ground = browser.run("getComputedStyle(document.body).backgroundColor")
+            assert (ground == "rgb(21, 24, 28)") is dark
+            shown = "getComputedStyle(document.querySelector('svg .title')).fill"
+            assert browser.run(shown) == ("rgb(154, 164, 174)" if dark else "rgb(93, 102, 112)")
+            picture = tmp_path / f"{width}.png"
+            browser.picture(picture)
+            assert picture.stat().st_size > 20_000, "the picture is empty"
+        browser.run("document.querySelector('#phone').selectedIndex = 1")
+        marks = "[...document.querySelectorAll('[data-phone=b]')]"
+        assert set(browser.run(f"{marks}.map((e) => getComputedStyle(e).opacity)")) == {"0.13"}
+        assert browser.console == []
+
+
+@pytest.mark.slow
+@needs_browser
+def test_a_saved_figure_is_an_image_by_itself(tmp_path: Path) -> None:
+    link = re.findall(r'href="data:image/svg\+xml;charset=utf-8;base64,([^"]*)"', whole_page())[0]
+    (tmp_path / "figure.svg").write_bytes(base64.b64decode(link))
+    with open_browser(tmp_path / "profile") as browser:
+        browser.open((tmp_path / "figure.svg").as_uri())
+        fill = "getComputedStyle(document.querySelector('text')).fill"
+        assert browser.run(fill) == "rgb(29, 33, 38)"
+        browser.picture(tmp_path / "figure.png")
+        assert browser.console == []
+    assert (tmp_path / "figure.png").stat().st_size > 5_000
