@@ -213,24 +213,25 @@ def _estimates(
         facts.serial: estimate_phone(sweep, trials_of[facts.serial], facts, history)
         for facts in phones
     }
-    asked = [facts for facts in phones if _needs_twin(facts, estimates[facts.serial])]
-    samples = {facts.model: sample_trials(trials_of[facts.serial], sweep.seed) for facts in asked}
-    largest = {facts.model: _largest_trials(trials_of[facts.serial]) for facts in asked}
+    # What no history knows, a model does: how long runs take, and which steps are too slow.
+    samples: dict[str, list[Trial]] = {}
+    largest: dict[str, list[Trial]] = {}
+    for facts in (facts for facts in phones if is_simulated(facts)):
+        trials = trials_of[facts.serial]
+        is_new = EstimateBasis.PROTOCOL_LENGTH in estimates[facts.serial].bases
+        samples[facts.model] = sample_trials(trials, sweep.seed) if is_new else []
+        largest[facts.model] = _largest_trials(trials, facts, history)
+    requests = {model: [*samples[model], *largest[model]] for model in samples}
     responses = estimate_with_twin(
-        {
-            model: [to_request(trial) for trial in (*samples[model], *largest[model])]
-            for model in samples
-        }
+        {model: [to_request(trial) for trial in trials] for model, trials in requests.items()}
     )
     simulated_s: dict[tuple[str, ...], float] = {}
-    for facts in asked:
+    for facts in (facts for facts in phones if facts.model in responses):
         serial, model = facts.serial, facts.model
-        if model not in responses:
-            continue
-        sampled = samples[model]
-        twin = from_response(sampled, responses[model][: len(sampled)])
-        estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
-        for trial, pairs in zip((*sampled, *largest[model]), responses[model], strict=True):
+        if samples[model]:
+            twin = from_response(samples[model], responses[model][: len(samples[model])])
+            estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
+        for trial, pairs in zip(requests[model], responses[model], strict=True):
             launch = launch_for(trial.case, trial.condition.launch)
             step_s = step_s_from_run(launch, pairs[len(pairs) // 2][0]) if pairs else None
             if step_s is not None:
@@ -247,15 +248,16 @@ def _estimates(
     return tuple(estimates.values()), step_time
 
 
-def _largest_trials(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that a twin knows and whose steps cost the most."""
+def _largest_trials(
+    trials: Sequence[Trial], facts: PhoneFacts, history: TimingHistory
+) -> list[Trial]:
+    """Return the trials of unknown step time, one per core set and clock, that cost the most."""
     known = [trial for trial in trials if trial.case.manifest is None]
-    return sorted(known, key=lambda trial: -cost_of(trial.case).flops)[:LARGEST_TRIALS]
-
-
-def _needs_twin(facts: PhoneFacts, estimate: PhoneEstimate) -> bool:
-    """Whether a phone has no stored run times, and a simulation model that can predict them."""
-    return EstimateBasis.PROTOCOL_LENGTH in estimate.bases and is_simulated(facts)
+    by_condition: dict[str, Trial] = {}
+    for trial in sorted(known, key=lambda trial: cost_of(trial.case).flops):
+        if history.step_ms(trial, facts) is None:
+            by_condition[trial.condition.digest] = trial
+    return list(by_condition.values())[-LARGEST_TRIALS:]
 
 
 def _disk(sweep: Sweep, runs: int, sizes: timings.ReportSizes) -> DiskEstimate:

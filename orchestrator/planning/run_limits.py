@@ -16,6 +16,7 @@ from workloads.protocol.phone_facts import PhoneFacts
 from workloads.units import count_text
 
 USABLE_SHARE = 0.9  # of the memory; no phone gives a program more
+PHONES_SHOWN = 6
 FREE_SHARE = 0.5  # of the memory; Android and its services usually use the other half
 
 StepTime = Callable[[Trial], float | None]  # seconds per step, where something is known of it
@@ -44,29 +45,33 @@ def step_s_from_run(launch: Launch, measuring_s: float) -> float | None:
 def limit_warnings(
     trials: Sequence[Trial], phones: Sequence[PhoneFacts], step_time: StepTime
 ) -> Iterator[str]:
-    """Yield a warning for every phone and every limit that some of its trials exceed."""
-    facts_of = {facts.serial: facts for facts in phones}
+    """Yield the warnings about limits that some trials exceed, each with all its phones."""
+    ram_mb = {facts.serial: facts.ram_mb for facts in phones}
     on_phone = [trial for trial in trials if workload_of(trial.case).on_phone]
-    for phone, shortage in _by_phone(on_phone, lambda trial: _excess_mb(trial, facts_of)).items():
-        ram_mb = facts_of[phone].ram_mb
-        is_sure = shortage.figure > USABLE_SHARE * ram_mb
-        cells = count_text(shortage.cells, "cell")
-        yield (
-            f"memory: {cells} on {phone} {'cannot' if is_sure else 'will hardly'} fit into "
-            f"{ram_mb:,} MB of RAM, of which about half is free; {shortage.worst.case.label} needs "
-            f"{shortage.figure:,.0f} MB; use a smaller batch_size"
+    warnings: dict[str, list[str]] = {}
+    too_large = _by_phone(on_phone, lambda trial: _excess_mb(trial, ram_mb))
+    for phone, shortage in too_large.items():
+        is_sure = shortage.figure > USABLE_SHARE * ram_mb[phone]
+        text = (
+            f"memory: {count_text(shortage.cells, 'cell')} {'cannot' if is_sure else 'will hardly'}"
+            f" fit: {shortage.worst.case.label} needs {shortage.figure:,.0f} MB, and about half of "
+            "a phone's RAM is free; use a smaller batch_size"
         )
-    for phone, shortage in _by_phone(
-        on_phone, lambda trial: _missing_steps(trial, step_time)
-    ).items():
+        warnings.setdefault(text, []).append(f"{phone} ({ram_mb[phone]:,} MB)")
+    too_slow = _by_phone(on_phone, lambda trial: _missing_steps(trial, step_time))
+    for phone, shortage in too_slow.items():
         launch = launch_for(shortage.worst.case, shortage.worst.condition.launch)
         what = f"{shortage.worst.case.label} on {shortage.worst.condition.cores}"
-        steps = f"about {launch.steps - shortage.figure:.0f} of {launch.steps} steps"
-        yield (
-            f"steps: {count_text(shortage.cells, 'cell')} on {phone} will be suspect: {what} does "
-            f"{steps} in {launch.max_seconds:.0f} s; write steps_min: {launch.steps}, which allows "
-            f"{STEPS_MAX_S:.0f} s, or use a smaller batch_size"
+        text = (
+            f"steps: {count_text(shortage.cells, 'cell')} will be suspect: {what} does not reach "
+            f"{launch.steps} steps in {launch.max_seconds:.0f} s; write steps_min: {launch.steps}, "
+            f"which allows {STEPS_MAX_S:.0f} s, or use a smaller batch_size"
         )
+        steps = launch.steps - shortage.figure
+        warnings.setdefault(text, []).append(f"{phone} (about {steps:.0f})")
+    for text, names in warnings.items():
+        more = f" and {len(names) - PHONES_SHOWN} more" if len(names) > PHONES_SHOWN else ""
+        yield f"{text}: {', '.join(names[:PHONES_SHOWN])}{more}"
 
 
 def _by_phone(
@@ -86,12 +91,12 @@ def _by_phone(
     return found
 
 
-def _excess_mb(trial: Trial, facts_of: Mapping[str, PhoneFacts]) -> float | None:
+def _excess_mb(trial: Trial, ram_mb: Mapping[str, int]) -> float | None:
     """Return the memory that a trial needs if its phone hardly has it; None if it has."""
     if trial.case.manifest is not None or trial.condition.too_large is not None:
         return None
     needed_mb = needed_bytes(trial.case) / 2**20
-    return needed_mb if needed_mb > FREE_SHARE * facts_of[trial.phone].ram_mb else None
+    return needed_mb if needed_mb > FREE_SHARE * ram_mb[trial.phone] else None
 
 
 def _missing_steps(trial: Trial, step_time: StepTime) -> float | None:
