@@ -24,7 +24,13 @@ _COMMANDS = (
     ShellCommand(["dumpsys", "thermalservice"]),
     ShellCommand(["getprop", SIOP_LEVEL]),
     ShellCommand(["ps", "-A", "-o", "UID,TIME+"]),
+    ShellCommand(["dumpsys", "power"]),
     ShellCommand(["cat", UPTIME]),
+)
+# By the power manager's clock, which stands still while the phone is suspended.
+_USED = re.compile(
+    r"(?:mLastWakeTime|[lL]astUserActivityTime(?:\(\w{0,20}\))?)=(\d{1,15}) \((\d{1,15}) ms ago\)",
+    re.ASCII,
 )
 _SHELL_UID = 2000
 _SEVERE, _SKIN = 3, 3  # index of a threshold; type of a temperature
@@ -51,6 +57,8 @@ class ShellView:
     headroom: float | None = None
     siop_level: int | None = None
     cpu_s: Mapping[int, float] = field(default_factory=dict)  # by uid, of living processes
+    used_ms: int | None = None  # when the phone was last woken or touched, by its own clock
+    used_ago_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,14 @@ class ViewsAroundRun:
         return max(known, default=None)
 
     @property
+    def used_at_s(self) -> float | None:
+        """When the phone was woken or touched between the views, by its uptime; None if not."""
+        before, after = self.before.used_ms, self.after.used_ms
+        if before is None or after is None or after <= before or self.after.t_s is None:
+            return None
+        return self.after.t_s - self.after.used_ago_s
+
+    @property
     def other_cores(self) -> dict[int, float]:
         """How many cores each user but our own kept busy; processes that ended do not count."""
         before, after = self.before, self.after
@@ -99,22 +115,26 @@ def look_at_phone(phone: Phone) -> ShellView:
     source = provenance.time.source if provenance and provenance.time else None
     if phone.facts.rooted or source is Source.HOST:
         return ShellView()
-    thermal, siop, processes, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
+    *texts, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
     try:
         t_s = phone.observe_uptime(uptime)
     except PhoneTrouble:
         t_s = None
-    return parse_view(thermal, siop, processes, t_s)
+    thermal, siop, processes, power = texts
+    return parse_view(thermal, siop, processes, power, t_s)
 
 
-def parse_view(thermal: str, siop: str, processes: str, t_s: float | None) -> ShellView:
+def parse_view(thermal: str, siop: str, processes: str, power: str, t_s: float | None) -> ShellView:
     """Parse what the commands printed."""
     level = _SIOP.fullmatch(siop.strip())
     cpu_s: dict[int, float] = {}
     for uid, text in _CPU_TIME.findall(processes):
         cpu_s[int(uid)] = cpu_s.get(int(uid), 0.0) + _seconds(text)
+    used = max(((int(ms), int(ago)) for ms, ago in _USED.findall(power)), default=None)
     return ShellView(
         t_s=t_s,
+        used_ms=used[0] if used else None,
+        used_ago_s=used[1] / 1e3 if used else 0.0,
         status=thermal_status(thermal),
         headroom=_headroom(thermal),
         siop_level=int(level[0]) if level else None,

@@ -15,6 +15,7 @@ PARTS, PART_READINGS_MIN = 20, 3
 LOWERED_MIN = 0.05  # of the usual clock
 LOWERED_PARTS_MIN = 2  # in a row
 SHOWN_READINGS_MIN = 2
+USED_SLACK_S = 1.0  # the two clocks are read one after the other
 LIST_TEXT_MAX = 1000  # a longer list of processes may be cut off
 
 
@@ -68,6 +69,14 @@ def check_foreground(run: RunObservation) -> Iterator[Reason]:
             at_s = (timed.t_ns[row] - run.span[0]) / 1e9
             yield Reason.suspect(ReasonCode.FOREGROUND_CHANGED, pid=min(new), at_s=at_s)
             return
+
+
+def check_phone_used(run: RunObservation) -> Iterator[Reason]:
+    """Nobody woke or touched the phone; an unrooted one says when that last happened."""
+    used_at_s = run.views.used_at_s
+    start_s, end_s = (moment_ns / 1e9 for moment_ns in run.span)
+    if used_at_s is not None and start_s - USED_SLACK_S <= used_at_s <= end_s + USED_SLACK_S:
+        yield Reason.suspect(ReasonCode.PHONE_USED, at_s=max(0.0, used_at_s - start_s))
 
 
 def parse_processes(value: NodeValue) -> frozenset[int] | None:

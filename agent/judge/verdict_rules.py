@@ -10,7 +10,11 @@ from itertools import groupby, pairwise
 
 from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.run_observation import RunObservation
-from agent.judge.surroundings_rules import check_bus_clocks, check_foreground
+from agent.judge.surroundings_rules import (
+    check_bus_clocks,
+    check_foreground,
+    check_phone_used,
+)
 from agent.judge.work_checks import work_objections
 from agent.judge.work_rate_rules import (
     check_claimed_speed,
@@ -374,6 +378,7 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_online_cores,
     check_screen,
     check_foreground,
+    check_phone_used,
     check_bus_clocks,
     check_swapping,
     check_vendor_limits,

@@ -94,6 +94,7 @@ class VirtualPhone:
             self.soc.battery.cycles = unit_rng.randrange(20, 700)
         self.opencl = OpenCLDriver(profile.gpu)
         self.claims = RunnerClaims()
+        self.touched_at = 0.0  # when somebody last used the phone, in seconds since its boot
         self.lit_brightness: int | None = None  # of a screen that somebody switched on
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"

@@ -113,6 +113,13 @@ DEMOS = {
     "check_foreground": Demo(
         ReasonCode.FOREGROUND_CHANGED, Validity.SUSPECT, {"kind": "foreground", "at": "run@50%"}
     ),
+    "check_phone_used": Demo(
+        ReasonCode.PHONE_USED,
+        Validity.SUSPECT,
+        {"kind": "screen", "at": "run@50%"},
+        FREE,
+        profile="samsung-s23-ultra:stock",
+    ),
     "check_bus_clocks": Demo(
         ReasonCode.BUS_CLOCK_LOWERED,
         Validity.SUSPECT,

@@ -49,19 +49,26 @@ def thermal(skin_c: str, severe: str, status: int = 0) -> str:
 def test_headroom_is_that_of_the_present_skin(
     skin_c: str, severe: str, headroom: float | None
 ) -> None:
-    view = parse_view(thermal(skin_c, severe), "-3\n", "", 1.0)
+    view = parse_view(thermal(skin_c, severe), "-3\n", "", "", 1.0)
     assert view.headroom == (None if headroom is None else pytest.approx(headroom))
     assert (view.status, view.siop_level) == (0, -3)
 
 
 @pytest.mark.parametrize("text", ["", "Thermal Status: x", "Can't find service: thermalservice\n"])
 def test_a_phone_that_says_nothing(text: str) -> None:
-    assert parse_view(text, "\n", text, None) == ShellView()
+    assert parse_view(text, "\n", text, text, None) == ShellView()
+
+
+POWER = (
+    "  mLastWakeTime=334405 (158697 ms ago)\n  mLastSleepTime=931628 (1474 ms ago)\n"
+    "  mLastUserActivityTime(excludingAttention)=331628 (161474 ms ago)\n"
+)
 
 
 @given(st.data())
 def test_damaged_texts_never_raise_and_give_nothing_absurd(data: st.DataObject) -> None:
-    printed = (thermal("40.0", "42.0", 3), "2\n", "UID TIME+\n 0 1:02.50\n 10123 61:00.00\n")
+    processes = "UID TIME+\n 0 1:02.50\n 10123 61:00.00\n"
+    printed = (thermal("40.0", "42.0", 3), "2\n", processes, POWER)
     damaged = []
     for text in printed:
         start = data.draw(st.integers(0, len(text)))
@@ -73,11 +80,23 @@ def test_damaged_texts_never_raise_and_give_nothing_absurd(data: st.DataObject) 
     assert view.headroom is None or 0 <= view.headroom < 50
     assert view.siop_level is None or abs(view.siop_level) < 1000
     assert all(cpu_s >= 0 for cpu_s in view.cpu_s.values())
+    assert view.used_ms is None or 0 <= view.used_ms < 10**15
+
+
+def test_a_phone_that_is_touched_says_when() -> None:
+    later = POWER.replace("331628 (161474 ms ago)", "490000 (3100 ms ago)")
+    before, after = (
+        parse_view("", "", "", text, t_s) for text, t_s in ((POWER, 500), (later, 510))
+    )
+    assert (before.used_ms, after.used_ms) == (334405, 490000)
+    assert ViewsAroundRun(before, after).used_at_s == pytest.approx(506.9)
+    assert ViewsAroundRun(before, before).used_at_s is None
+    assert ViewsAroundRun(ShellView(), after).used_at_s is None
 
 
 def test_the_cpu_time_of_users_is_added_up() -> None:
     processes = "UID TIME+\n    0   1:02.50\n10123  61:00.00\n 10123 1-02:00:01\n 2000 9:00.00\n"
-    view = parse_view("", "", processes, 100.0)
+    view = parse_view("", "", processes, "", 100.0)
     assert view.cpu_s == {0: 62.5, 10123: 3660 + 93601, 2000: 540}
     later = replace(view, t_s=110.0, cpu_s={**view.cpu_s, 0: 63.5, 2000: 999, 10200: 5.0})
     assert ViewsAroundRun(view, later).other_cores == pytest.approx({0: 0.1, 10200: 0.5})

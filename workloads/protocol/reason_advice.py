@@ -36,6 +36,7 @@ REASON_ADVICE = {
     "own_cores_shared": "Remove apps; on rooted phones choose cores that the system leaves alone.",
     "bus_clock_lowered": "The memory was throttled, usually by heat; cool the phone.",
     "foreground_changed": "Leave the phone alone during runs; remove apps that open by themselves.",
+    "phone_used": "Leave the phone alone during runs.",
     "charged": "Nothing on phones whose charger cannot be cut; otherwise the charger came back.",
     "swapped": "Use a smaller batch, or a phone with more memory.",
     "canary_changed": f"{_REPEATED} The phone's health is followed; see `farm phone list`.",

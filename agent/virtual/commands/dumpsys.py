@@ -27,7 +27,7 @@ _NO_SERVICE = "Can't find service: thermalservice\n"
 _FIXED_OUTPUT = {
     "deviceidle": "  mState=ACTIVE\n  mLightState=ACTIVE\n",
     "input": "  Viewport: orientation=0, isActive=1\n",
-    "power": "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n",
+    "power": "",  # see _power_text
     "window": "  Display: mDisplayId=0\n    init=1080x2340 cur=1080x2340 app=1080x2340\n",
 }
 
@@ -41,6 +41,8 @@ def dumpsys(call: CommandCall) -> int:
             _handle_battery(call, verb)
         case ["deviceidle", verb, *_]:
             call.print(_handle_deviceidle(call.phone, verb))
+        case ["power", *_]:
+            call.print(_power_text(call.phone))
         case ["thermalservice"]:
             call.print(_thermal_text(call.phone))
         case [service, *arguments] if service == AIDL_SERVICE and has_power_stats(
@@ -58,6 +60,16 @@ def dumpsys(call: CommandCall) -> int:
         case _:
             return 0
     return 0
+
+
+def _power_text(phone: VirtualPhone) -> str:
+    """Return when the phone was last woken and used, in ms since its boot."""
+    now_ms, used_ms = round(1000 * phone.uptime()), round(1000 * phone.touched_at)
+    return (
+        "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n"
+        f"  mLastWakeTime={used_ms} ({now_ms - used_ms} ms ago)\n"
+        f"  mLastUserActivityTime={used_ms} ({now_ms - used_ms} ms ago)\n"
+    )
 
 
 def _handle_battery(call: CommandCall, verb: list[str]) -> None:

@@ -223,6 +223,7 @@ class Screen(FaultType):
     @staticmethod
     def _light(target: InjectionTarget, watts: float, brightness: int | None) -> None:
         soc, target.phone.lit_brightness = target.phone.soc, brightness
+        target.phone.touched_at = target.phone.uptime()
         soc.change(lambda: setattr(soc, "panel_w", watts))
 
 
@@ -272,6 +273,7 @@ class Foreground(FaultType):
     def start(self, target: InjectionTarget) -> None:
         self._process = target.phone.processes.spawn(None, ["com.example.notes"], self.uid)
         self._process.cpuset = "/top-app"
+        target.phone.touched_at = target.phone.uptime()
 
     def stop(self, target: InjectionTarget) -> None:
         if self._process is not None:
