@@ -1,6 +1,6 @@
 """Which disturbed runs are accepted as valid, and which clean ones are rejected? (simulation)
 
-    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N] [--jobs N] [--json FILE]
+    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N] [--json FILE]
 
 A run is drawn at random: phone, workload, protocol, cores and clocks. It is made once as it is,
 which has to be valid, and then some times with a disturbance (kind, strength, moment, length), on a
@@ -15,7 +15,7 @@ import random
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -75,7 +75,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of one run; None where it ended with a fault."""
+    """The outcome of one run; None where it ended with a fault."""
 
     validity: Validity | None
     codes: tuple[ReasonCode, ...] = ()  # that count against the run, in their order
@@ -222,7 +222,7 @@ class VerdictBench:
 
 
 def judged(report: Report) -> Judged:
-    """What became of a run."""
+    """The verdict and the figures of a report."""
     if report.verdict is None:
         return Judged(None, fault=report.fault.text if report.fault else "")
     values = {metric.name: metric.value for metric in report.metrics}
@@ -252,9 +252,12 @@ def _creep(seed: int, index: int) -> int:
 
 
 def draw_until(
-    pool: ProcessPoolExecutor, seed: int, jobs: int, biased_min: int, clean_min: int
+    pool: ProcessPoolExecutor,
+    seed: int,
+    jobs: int,
+    enough: Callable[[Sequence[Outcome], int], bool],
 ) -> list[Outcome]:
-    """Draw groups of runs until there are enough biased and enough clean ones."""
+    """Draw groups of runs until there are enough of them; a group has one clean run."""
     outcomes: list[Outcome] = []
     waiting: set[Future[list[Outcome]]] = set()
     numbers, clean = count(), 0
@@ -265,7 +268,7 @@ def draw_until(
         new = [outcome for future in done for outcome in future.result()]
         print_failures(new)
         outcomes, clean = outcomes + new, clean + len(done)
-        if clean >= clean_min and sum(abs(o.bias) > BIAS for o in outcomes) >= biased_min:
+        if enough(outcomes, clean):
             late = [outcome for future in waiting for outcome in future.result()]
             print_failures(late)
             return outcomes + late
@@ -334,14 +337,21 @@ def main() -> None:
     parser.add_argument("--biased", type=int, default=600, help="runs biased by more than 3 %%")
     parser.add_argument("--clean", type=int, default=300, help="runs without a disturbance")
     parser.add_argument("--seed", type=int, default=None, help="default: random, and printed")
+    parser.add_argument("--minutes", type=float, default=60.0, help="end earlier after this time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, help="file for every drawn run")
     options = parser.parse_args()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, {len(PHONES)} virtual phones (simulated)", flush=True)
     started = time.monotonic()
+
+    def enough(outcomes: Sequence[Outcome], clean: int) -> bool:
+        biased = sum(abs(outcome.bias) > BIAS for outcome in outcomes)
+        is_late = time.monotonic() - started > 60 * options.minutes
+        return is_late or (biased >= options.biased and clean >= options.clean)
+
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        outcomes = draw_until(pool, seed, options.jobs, options.biased, options.clean)
+        outcomes = draw_until(pool, seed, options.jobs, enough)
         if options.json is not None:
             options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
         print_tables(outcomes)

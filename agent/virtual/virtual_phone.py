@@ -56,7 +56,7 @@ class RunnerClaims:
 
     time_share: float = 1.0  # of the true step times
     step_factor: float = 1.0  # claimed steps per true step
-    drop_every: int = 0  # one window of so many is not reported; 0: none
+    drop_every: int = 0  # every n-th window is not reported; 0: none
     loss: tuple[float, float] | None = None  # first and last
 
 

@@ -82,7 +82,7 @@ class MischiefPlan:
     jitter_s: float = 0.0  # extra delay of at most this many model seconds, drawn with the seed
     for_s: float | None = None  # duration in model seconds
     for_host_s: float | None = None  # duration in host seconds
-    every_s: float = 0.0  # a fault with a duration starts again after so many model seconds
+    every_s: float = 0.0  # model seconds between two starts of a fault with a duration
     until_text: str = ""  # the event that stops the fault
     times: int = 1  # how often the trigger may start the fault; 0: without limit
     chance: float = 1.0  # that a trigger starts the fault, drawn with the seed

@@ -45,7 +45,7 @@ HOSTILE_NAMES = (
 class FalseTimes(FaultType):
     """The runner claims a `share` of the time of its steps, or `step_factor` times as many steps.
 
-    With `drop_every` it leaves out one of so many windows.
+    With `drop_every` it leaves out one of that many windows.
     """
 
     share: float = 0.5
