@@ -14,8 +14,9 @@ from orchestrator.app.app_errors import InvalidState, NotAuthenticated
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.decisions.host_access import HostAccess
 from orchestrator.store import enrolments
-from orchestrator.store.enrolments import HostAccess, secret_digest
+from orchestrator.store.enrolments import secret_digest
 from orchestrator.store.operator_change import OperatorChange
 from workloads.certificates import KeyPair, expires_at, fingerprint, sign_request
 from workloads.connection_url import without_user

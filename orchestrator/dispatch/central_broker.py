@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.decisions.host_access import Access, HostAccess
 from orchestrator.dispatch.status_message import LabStatus
-from orchestrator.store.enrolments import Access, HostAccess
 from workloads.protocol.host_user import USER_PREFIX, host_rights, host_user
 from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX, STATUS_BYTES_MAX
 from workloads.protocol.messages import (

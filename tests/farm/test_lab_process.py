@@ -103,6 +103,15 @@ def test_a_log_is_found_by_the_name_of_its_service(tmp_path: Path) -> None:
         find_logs(tmp_path, "nosuch")
 
 
+def test_the_status_is_read_without_the_libraries_of_the_store() -> None:
+    """They take longer to load than all the rest of `farm status`."""
+    modules = "orchestrator.commands.status, orchestrator.dispatch.central_broker"
+    code = (
+        f"import sys, {modules}, orchestrator.app.read_status; print('sqlalchemy' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 @pytest.mark.slow
 def test_farm_up_d_runs_a_lab_until_farm_down(tmp_path: Path) -> None:
     def farm(*words: str, code: int = 0) -> str:
