@@ -126,4 +126,4 @@ def _describe_error(error: Exception) -> str:
         first = error.errors()[0]
         location = ".".join(str(part) for part in first["loc"])
         return f"{location}: {first['msg']}"
-    return str(error)
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,9 @@ def test_a_phone_is_built_and_says_what_is_guessed(tmp_path: Path) -> None:
     assert grades["big power"] == "measured"
     assert grades["thermal policy"] == "derived"
     assert grades["heat, battery"] == "guessed"
+    without = tmp_path / "without.toml"
+    without.write_text(re.sub(r"(?m)^layout_file = .*$", "", out.read_text(encoding="utf-8")))
+    assert "it lacks 'layout_file'" in refusal("predict", without, "--workload", "emdl-lenet")
     profile = load_profile(str(out))
     assert profile.fitted is None
     assert profile.calibration == "extrapolated"
