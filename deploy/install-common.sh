@@ -76,16 +76,19 @@ install_farmhand() {
 #!/bin/sh
 # farm - the command, for the lab of this computer; it runs as the user of the services.
 export FARM_LAB="${FARM_LAB:-/var/lib/farmhand/lab}"
-if [ -n "${FARM_API-}" ] || [ "$(id -un)" = farmhand ]; then exec /opt/farmhand/venv/bin/farm "$@"; fi
-exec sudo --user farmhand --preserve-env=FARM_LAB,NO_COLOR /opt/farmhand/venv/bin/farm "$@"
+farm=/opt/farmhand/venv/bin/farm
+if [ -n "${FARM_API-}" ] || [ "$(id -un)" = farmhand ]; then exec "$farm" "$@"; fi
+if [ "$(id -u)" = 0 ]; then exec runuser -u farmhand -- "$farm" "$@"; fi
+echo "farm: the lab belongs to the user farmhand; call 'sudo farm', or set FARM_API and FARM_TOKEN" >&2
+exit 4
 END
     chmod 755 "$root/usr/local/bin/farm"
 }
 
 as_farmhand() {
-    if [ -z "$root" ]; then runuser -u farmhand -- "$@"; else "$@"; fi
+    if [ -z "$root" ]; then (cd / && runuser -u farmhand -- "$@"); else "$@"; fi
 }
 
 as_postgres() {
-    runuser -u postgres -- "$@"
+    (cd / && runuser -u postgres -- "$@")
 }

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json
 from orchestrator.store.database import SCHEMA, Database, schema_version
+from orchestrator.store.figures_view import drop_view
 from workloads.protocol.faults import InvalidRequest
 
 VERSION_TABLE = "alembic_version"
@@ -88,6 +89,7 @@ def _tables(connection: Connection) -> list[Table]:
 
 
 def _drop_all(connection: Connection) -> None:
+    drop_view(connection)
     metadata = MetaData()
     metadata.reflect(connection)
     metadata.drop_all(connection)

@@ -1,0 +1,132 @@
+"""Follows deploy/README.md from nothing to a closed lab, on two computers in network namespaces."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.two_computers import ROOT, Computer, make_root, make_wheelhouse, run
+
+NEEDED = ("mmdebstrap", "ip", "nsenter", "unshare")
+MISSING = [name for name in NEEDED if not shutil.which(name)]
+CENTRE, HOST = "10.98.7.1", "10.98.7.2"
+HOSTS = f"{CENTRE} centre.lab\n{HOST} host-a\n"
+STEPS = (ROOT / "deploy/README.md").read_text().partition("## A closed lab")[2]
+BRIDGE = f"farm-{os.getpid()}"[:15]
+PREPARED = ("sudo apt install", "git clone", "systemctl status")  # the root folders have them
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING) or os.getuid() != 0, reason=f"needs root and {NEEDED}"),
+]
+
+
+def steps(number: int) -> list[list[str]]:
+    """Return the commands of a step of the README, block by block."""
+    section = re.split(r"(?m)^### ", STEPS)[number]
+    blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    return [
+        [line for line in block.splitlines() if not line.startswith(PREPARED)] for block in blocks
+    ]
+
+
+@pytest.fixture(scope="module")
+def computers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Computer, Computer]]:
+    folder = tmp_path_factory.mktemp("computers")
+    make_wheelhouse(folder / "wheels", sys.executable)
+    make_root(folder / "centre", folder / "wheels")
+    run("cp", "-a", folder / "centre", folder / "host")
+    try:
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "link", "set", BRIDGE, "up")
+    except AssertionError as error:
+        pytest.skip(f"network namespaces are not allowed here: {error}")
+    found = []
+    try:
+        for name, address in (("centre", CENTRE), ("host-a", HOST)):
+            found.append(Computer(name, address, folder / name.removesuffix("-a"), BRIDGE, HOSTS))
+        yield found[0], found[1]
+    finally:
+        for computer in found:
+            computer.stop()
+        subprocess.run(["ip", "link", "del", BRIDGE], check=False)
+
+
+def wait_until(question: str, computer: Computer, pattern: str, seconds: float = 120) -> str:
+    """Repeat a command until its answer has a text."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = computer.shell(question, check=False)
+        if re.search(pattern, answer):
+            return answer
+        assert time.monotonic() < deadline, f"{question}: {answer}"
+        time.sleep(2)
+
+
+def test_a_lab_from_nothing(computers: tuple[Computer, Computer], tmp_path: Path) -> None:
+    centre, host = computers
+    (install,), (doctor,) = steps(1)
+    assert install == "sudo deploy/install-centre.sh centre.lab"
+    centre.shell(install)
+    wait_until("sudo farm status", centre, "hosts")
+    checked = centre.shell(doctor, check=False)
+    assert "broker" in checked
+
+    host_blocks = steps(3)
+    (install_host,), (add,), (_, start), (hosts, phones, _) = host_blocks
+    host.shell(install_host)
+    printed = centre.shell(add).strip()
+    assert re.match(r"FARM_TOKEN=\S+ farm host join https://centre.lab:8400 --authority ", printed)
+    host.shell(f"sudo {printed}")
+    again = host.shell(f"sudo {printed}", check=False)
+    assert "once" in again or "used" in again or "unknown" in again, again
+
+    ready = tmp_path / "phones.json"
+    virtual = [sys.executable, "-m", "orchestrator", "virtual", "up", "meizu-16t", "xiaomi-mi-9"]
+    process = host.popen(*virtual, "--count", "5", "--speed", "300", "--ready-file", ready)
+    try:
+        while not ready.exists():
+            assert process.poll() is None
+            time.sleep(0.2)
+        addresses = json.dumps([phone["address"] for phone in json.loads(ready.read_text())])
+        host.shell(f"sed -i '/^\\[agent\\]/a connect = {addresses}' /var/lib/farmhand/lab/lab.toml")
+        host.shell(start)
+        wait_until(hosts, centre, "host-a")
+        wait_until(f"{phones} --json | grep -c '\"idle\"'", centre, "^10$")
+        follow_people(centre, host)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{centre.logs()}\n{host.logs()}") from error
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def follow_people(centre: Computer, host: Computer) -> None:
+    """Give two people their tokens; the host's computer serves as their laptop."""
+    (anna, student), (export, status, submit, _) = steps(4)
+    secrets = [centre.shell(command).split()[0] for command in (anna, student)]
+    authority = centre.shell("sudo cat /var/lib/farmhand/lab/tls/ca.pem")
+    (Path("/proc") / host._pid / "root/root/farmhand/ca.pem").write_text(authority)
+
+    def as_person(secret: str, command: str, check: bool = True) -> str:
+        variables = export.replace("FARM_TOKEN=...", f"FARM_TOKEN={secret}")
+        return host.shell(f"{variables}; {command.replace('./farm', 'farm')}", check)
+
+    assert "10" in as_person(secrets[1], status)
+    refused = as_person(secrets[1], f"{submit}; echo code $?", check=False)
+    assert "code 9" in refused
+    assert "needs the role operator" in refused
+    assert "queued" in as_person(secrets[0], submit)
+    deadline = time.monotonic() + 300
+    while '"state": "finished"' not in as_person(secrets[1], "farm sweep list --json"):
+        assert time.monotonic() < deadline
+        time.sleep(3)
+    without = host.shell("farm status", check=False, FARM_API="https://centre.lab:8400")
+    assert "certificate" in without.lower() or "token" in without
