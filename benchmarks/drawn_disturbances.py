@@ -206,7 +206,7 @@ def _foreground(rng: random.Random, run: DrawnRun, facts: PhoneFacts) -> list[Mi
     when = moment(rng, run)
     work = {"kind": "other_work", "mask": f"{(1 << facts.cores) - 1:x}", "threads": 2}
     draws: list[Mischief] = [work, {"kind": "gpu_contention", "share": rng.uniform(0.4, 0.9)}]
-    draws += [{"kind": "screen", "watts": rng.uniform(0.3, 1.2)}]
+    draws += [{"kind": "screen", "watts": rng.uniform(0.3, 1.2)}, {"kind": "foreground"}]
     return [fault | when for fault in draws]
 
 
@@ -229,6 +229,7 @@ CORES = SPEED | _codes(
     R.OTHER_CORES_BUSY,
 )
 GPU = SPEED | _codes(R.GPU_SHARED, R.GPU_CLOCK_NOT_PINNED, R.GPU_CLOCK_LOWERED)
+USED = _codes(R.SCREEN_LIT, R.FOREGROUND_CHANGED, R.PHONE_USED)
 CLAIM = _codes(R.TIME_MISMATCH, R.SPEED_IMPOSSIBLE, R.TOO_SHORT, R.LOSS_DID_NOT_FALL)
 
 
@@ -305,7 +306,13 @@ DISTURBANCES = (
         GPU,
         lambda run: run.is_gpu and _is_cold(run),
     ),
-    Disturbance("app in the foreground", _foreground, WORK | GPU | _codes(R.SCREEN_LIT)),
+    Disturbance("app in the foreground", _foreground, WORK | GPU | USED),
+    Disturbance("idle app in the foreground", timed("foreground"), USED, weight=1),
+    Disturbance(
+        "memory clock lowered",
+        timed("bus_throttle", share=lambda r: r.uniform(0.3, 0.95)),
+        SPEED | _codes(R.BUS_CLOCK_LOWERED),
+    ),
     Disturbance(
         "suspended",
         lambda r, run, _: [
@@ -382,7 +389,7 @@ DISTURBANCES = (
     Disturbance(
         "screen on",
         timed("screen", watts=lambda r: r.uniform(0.2, 1.5)),
-        _codes(R.SCREEN_LIT),
+        USED,
         lambda run: not run.is_stock,
         1,
     ),
