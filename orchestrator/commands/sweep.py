@@ -1,7 +1,7 @@
 """`farm sweep`: validates, plans, submits, lists, shows and controls sweeps."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from workloads.text import safe_text
 from workloads.units import count_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.control_sweeps import MeasuredRun
+    from orchestrator.app.control_sweeps import MeasuredRun, RunNote
     from orchestrator.app.plan_sweep import BadSweep
 
 INVALID_FILE = 3
@@ -184,7 +184,7 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
 
     Example: farm sweep show smoke
     """
-    from orchestrator.app.control_sweeps import SweepState, show_sweep
+    from orchestrator.app.control_sweeps import RunState, show_sweep
     from orchestrator.commands.fleet_view import print_comparison
 
     details = show_sweep(connect(lab_folder), name)
@@ -203,12 +203,28 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     )
     if summary.left_out.text:
         click.echo(f"  {safe_text(summary.left_out.text, 400)}")
-    if summary.state != SweepState.ACTIVE:
+    if summary.state_reason:
         click.echo(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
-    for trial, repeat, phone, reason in details.failures:
-        click.echo(f"  failed: {trial} repeat {repeat} on {phone}: {safe_text(reason, 600)}")
+    for line in failure_lines(details.failures):
+        click.echo(f"  failed: {safe_text(line, 700)}")
+    if summary.runs.get(RunState.BLOCKED):
+        click.echo(f"  blocked runs are tried again after: farm sweep retry {summary.id}")
     if details.runs:
         print_comparison(details.runs)
+
+
+def failure_lines(failures: Sequence["RunNote"]) -> list[str]:
+    """Say every reason once, with its runs: one by name, several by number."""
+    groups: dict[str, list[RunNote]] = {}
+    for item in failures:
+        groups.setdefault(item.reason, []).append(item)
+    return [
+        f"{items[0].trial} repeat {items[0].repeat} on {items[0].phone}: {reason}"
+        if len(items) == 1
+        else f"{len(items)} runs on {count_text(len({item.phone for item in items}), 'phone')}: "
+        f"{reason}; one is {items[0].trial} repeat {items[0].repeat}"
+        for reason, items in groups.items()
+    ]
 
 
 def _figures(run: "MeasuredRun") -> dict[str, object]:
