@@ -254,20 +254,22 @@ def telemetry_blob() -> bytes:
 
 def fill(db: Any, sweep: str, count: int, rng: np.random.Generator, blob: bytes | None) -> None:
     """Store a sweep with `count` finished runs, ten per trial."""
+    from sqlalchemy import select
+
     from orchestrator.store import tables
+    from orchestrator.store.metric_codes import insert_metrics
     from tests.builders import a_phone
     from workloads.catalogue import bind
     from workloads.protocol.base import digest_of, digest_of_bytes
     from workloads.protocol.condition import Condition
+    from workloads.protocol.messages import Report
 
     now = datetime.now(UTC)
     cores = ("big1", "big2", "big4", "all8")
     digest = digest_of_bytes(blob) if blob else None
     phones = [f"PH{index}" for index in range(PHONES)]
     facts = {serial: a_phone(serial).model_dump(mode="json") for serial in phones}
-    rows: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("trial", "run", "report", "metric")
-    }
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("trial", "run", "report")}
     for index in range(-(-count // RUNS_PER_TRIAL)):
         serial, cell = phones[index % PHONES], index // PHONES
         case = bind("mlp-4", {"batch_size": 1 + cell // len(cores)})
@@ -307,6 +309,13 @@ def fill(db: Any, sweep: str, count: int, rng: np.random.Generator, blob: bytes 
             db.insert_new(connection, tables.chunk, [chunk])
         for name, table_rows in rows.items():
             db.insert_new(connection, getattr(tables, name), table_rows)
+        stored = select(tables.run.c.trial, tables.run.c.repeat, tables.run.c.id)
+        ids = {(row.trial, row.repeat): row.id for row in connection.execute(stored)}
+        reports = [
+            (ids[row["trial"], row["repeat"]], Report.model_validate_json(row["payload"]))
+            for row in rows["report"]
+        ]
+        insert_metrics(db, connection, reports)
 
 
 def _add_run(
@@ -363,6 +372,7 @@ def _add_run(
             "status": "accepted",
             "validity": "valid",
             "phone": serial,
+            "host": "h",
             "received_at": now,
             "telemetry": digest,
             "control": "controlled",
@@ -372,10 +382,6 @@ def _add_run(
             "payload": json.dumps(payload),
         }
     )
-    rows["metric"] += [
-        {**common, "name": name, "value": value, "unit": unit, "source": "phone"}
-        for name, (unit, value) in metric_values.items()
-    ]
 
 
 if __name__ == "__main__":

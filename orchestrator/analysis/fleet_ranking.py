@@ -117,12 +117,17 @@ def compare_fleet(
     """Rank the phones of every group by the median of their valid runs."""
     if metric not in METRICS:
         raise InvalidRequest(f"unknown metric '{metric}'; use one of {', '.join(METRICS)}")
-    by_cell: dict[tuple[str, Parameters, str, Condition], list[MeasuredRun]] = {}
+    # Runs of a store share their case and condition objects: a key is built once for each pair.
+    by_objects: dict[tuple[int, int], list[MeasuredRun]] = {}
     for run in runs:
-        case, parameters = run.case, tuple(sorted(run.case.parameters.items()))
+        by_objects.setdefault((id(run.case), id(run.condition)), []).append(run)
+    by_cell: dict[tuple[str, Parameters, str, Condition], list[MeasuredRun]] = {}
+    for members in by_objects.values():
+        case, condition = members[0].case, members[0].condition
         # The whole case: two programs of one name, or two data sets, are two cells.
-        key = (case.name, parameters, case.model_dump_json(), run.condition)
-        by_cell.setdefault(key, []).append(run)
+        parameters = tuple(sorted(case.parameters.items()))
+        key = (case.name, parameters, case.model_dump_json(), condition)
+        by_cell.setdefault(key, []).extend(members)
     cells = sorted(by_cell.items(), key=lambda cell: (*cell[0][:3], cell[0][3].label))
     groups = []
     for _, members in cells:

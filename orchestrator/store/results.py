@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.decisions.states import ReportStatus, RunState
@@ -27,25 +27,50 @@ def iterate_measured_runs(
 ) -> Iterator[MeasuredRun]:
     """Yield the runs of `measured_runs` one by one, so that only a few are in memory."""
     wanted = [ReportStatus.ACCEPTED, *([ReportStatus.VOID] if include_void else [])]
-    columns = (report.c.payload, run.c.block, run.c.position)
     query = (
-        select(*columns, trial.c.case, trial.c.condition, phone.c.facts)
-        .join(trial, trial.c.id == report.c.trial)
+        select(report.c.payload, run.c.block, run.c.position, run.c.trial, run.c.phone)
         .join(run, (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat))
-        .join(phone, phone.c.serial == report.c.phone)
-        .where(trial.c.sweep == sweep_id, report.c.status.in_(wanted))
+        .where(run.c.sweep == sweep_id, report.c.status.in_(wanted))
         .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
     )
-    with db.read(in_transaction=True) as connection:
+    with db.read() as connection:
+        known = _KnownTrials(connection, sweep_id)
         rows = connection.execution_options(yield_per=200).execute(query)
-        yield from _to_measured_runs(sweep_id, rows)
+        yield from _to_measured_runs(sweep_id, rows, known)
 
 
-def _to_measured_runs(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRun]:
-    for payload, block, position, case, condition, facts in rows:
+class _KnownTrials:
+    """The trials and phones of a sweep; many runs share them, so each is read once."""
+
+    def __init__(self, connection: Connection, sweep_id: str) -> None:
+        own = select(trial.c.phone).where(trial.c.sweep == sweep_id)
+        phones = select(phone.c.serial, phone.c.facts).where(phone.c.serial.in_(own))
+        self.facts = {
+            serial: PhoneFacts.model_validate(facts) for serial, facts in connection.execute(phones)
+        }
+        columns = (trial.c.id, trial.c.case_digest, trial.c.condition_digest)
+        rows = connection.execute(
+            select(*columns, trial.c.case, trial.c.condition).where(trial.c.sweep == sweep_id)
+        )
+        cases: dict[str, Case] = {}
+        conditions: dict[str, Condition] = {}
+        self.trials: dict[str, tuple[Case, Condition]] = {}
+        for trial_id, case_digest, condition_digest, case, condition in rows:
+            if case_digest not in cases:
+                cases[case_digest] = Case.model_validate(case)
+            if condition_digest not in conditions:
+                conditions[condition_digest] = Condition.model_validate(condition)
+            self.trials[trial_id] = (cases[case_digest], conditions[condition_digest])
+
+
+def _to_measured_runs(
+    sweep_id: str, rows: Iterable[Any], known: _KnownTrials
+) -> Iterator[MeasuredRun]:
+    for payload, block, position, trial_id, serial in rows:
         message = Report.model_validate_json(payload)
         if message.verdict is None:
             continue
+        case, condition = known.trials[trial_id]
         yield MeasuredRun(
             sweep=sweep_id,
             trial=message.run.trial,
@@ -55,9 +80,9 @@ def _to_measured_runs(sweep_id: str, rows: Iterable[Any]) -> Iterator[MeasuredRu
             position=position,
             phone=message.phone,
             host=message.host,
-            facts=PhoneFacts.model_validate(facts),
-            case=Case.model_validate(case),
-            condition=Condition.model_validate(condition),
+            facts=known.facts[serial],
+            case=case,
+            condition=condition,
             control=message.control,
             verdict=message.verdict,
             metrics={metric.name: metric for metric in message.metrics},
