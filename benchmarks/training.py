@@ -36,6 +36,7 @@ from workloads.layers import ReLU, Tanh
 from workloads.training import TrainingStep
 
 MODELS = ("lenet", "resnet20", "squeezenet", "mobilenetv2", "alexnet", "googlenet")
+DECODERS = ("decoder-1m", "decoder-15m", "decoder-15m-lora")  # beside PyTorch: MNN trains none
 QUICK = ("lenet", "resnet20", "squeezenet")
 PEERS = ("torch", "mnn")
 
@@ -85,6 +86,8 @@ def measure(name: str, batch: int, threads: int, options: argparse.Namespace) ->
     engines: list[Engine] = []
     try:
         for peer in options.only:
+            if peer == "mnn" and name in DECODERS:
+                continue
             engine = (
                 RunnerEngine(options.runner, step, threads, options.cpu)
                 if peer == "ours"
@@ -123,7 +126,7 @@ def table_row(row: Comparison) -> str:
         ratio = row.ratio(peer)
         ratios.append("        -" if ratio is None else f"{ratio:8.2f}x")
     star = "*" if row.busy > QUIET_SHARE else " "
-    return f"{row.model:<12} {row.batch:>3} {row.threads:>3} {times} {' '.join(ratios)} {star}"
+    return f"{row.model:<16} {row.batch:>3} {row.threads:>3} {times} {' '.join(ratios)} {star}"
 
 
 def summary(rows: list[Comparison]) -> Iterator[str]:
@@ -149,17 +152,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="three networks, batch 4")
-    parser.add_argument("--models", nargs="+", choices=MODELS)
+    parser.add_argument("--models", nargs="+", choices=(*MODELS, *DECODERS))
     parser.add_argument("--batches", nargs="+", type=int, help="batch sizes")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--only", nargs="+", default=["ours", *PEERS], choices=["ours", *PEERS])
     options = parse_options(parser, seconds=1.0)
     options.proven = set()
-    models = options.models or (QUICK if options.quick else MODELS)
+    models = options.models or (QUICK if options.quick else (*MODELS, *DECODERS))
     batch_sizes = options.batches or ([4] if options.quick else [4, 16])
     print(f"load {load_average()}; {options.rounds} rounds of {options.seconds:g} s")
     print("fastest step in ms")
-    print("model        bat thr      ours     torch       mnn    x torch     x mnn")
+    print("model            bat thr      ours     torch       mnn    x torch     x mnn")
     rows: list[Comparison] = []
     for threads in options.threads:
         for name in models:

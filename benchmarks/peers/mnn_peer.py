@@ -117,9 +117,9 @@ class MnnPeer:
         self.batches = load_batches(description)
         self.optimizer = optim.SGD(
             self.network,
-            description["learning_rate"],
-            description["momentum"],
-            description["weight_decay"],
+            description["optimizer"]["learning_rate"],
+            description["optimizer"]["momentum"],
+            description["optimizer"]["weight_decay"],
         )
         self.parameters = sum(values.size for values in self.values().values())
 

@@ -7,14 +7,14 @@ from workloads.graph import Model, Node
 from workloads.layers import Layer
 from workloads.layers.window_shapes import window_axes
 from workloads.lowering.initializers import initializer_for
-from workloads.training import SGD, TrainingStep
+from workloads.training import SGD, AdamW, TrainingStep
 
 
 def describe_step(step: TrainingStep) -> dict[str, Any]:
-    """Describe a step that has one pass through one model, with plain SGD."""
+    """Describe a step that has one pass through one model, with SGD or AdamW."""
     (only_pass,) = step.passes
     model, optimizer = only_pass.model, only_pass.optimizer
-    assert isinstance(optimizer, SGD)
+    assert isinstance(optimizer, SGD | AdamW)
     (image,) = model.inputs.values()
     return {
         "kind": "training",
@@ -23,9 +23,8 @@ def describe_step(step: TrainingStep) -> dict[str, Any]:
         "batches": step.batches,
         "image": list(image),
         "classes": model.shapes[model.node_inputs[model.nodes[-1].name][0]][-1],
-        "learning_rate": optimizer.learning_rate,
-        "momentum": optimizer.momentum,
-        "weight_decay": optimizer.weight_decay,
+        "tokens": model.tokens_per_sample > 0,
+        "optimizer": {item.name: getattr(optimizer, item.name) for item in fields(optimizer)},
         "parameters": model.parameters,
         "nodes": [_describe_node(model, node) for node in model.nodes],
     }

@@ -42,6 +42,10 @@ def load_batches(description: dict[str, Any]) -> "list[tuple[Any, Any]]":
         return [(values[f"image{n}"], values[f"label{n}"].astype(np.int64)) for n in numbers]
     rng = np.random.default_rng(7)
     shape, classes = tuple(description["image"]), description["classes"]
+    if description["tokens"]:
+        follows = rng.permutation(classes)  # the text repeats: every token has one successor
+        firsts = rng.integers(0, classes, (description["batches"], description["batch"], *shape))
+        return [(tokens, follows[tokens]) for tokens in firsts]
     patterns = rng.uniform(-0.8, 0.8, (classes, *shape)).astype(np.float32)
     batches = []
     for number in range(description["batches"]):
@@ -64,6 +68,8 @@ def initial_values(description: dict[str, Any]) -> "dict[str, dict[str, np.ndarr
                 values = stored[full_name]
             elif rule["kind"] == "uniform":
                 values = rng.uniform(-rule["value"], rule["value"], rule["shape"])
+            elif rule["kind"] == "normal":
+                values = rule["value"] * rng.standard_normal(rule["shape"])
             else:
                 values = np.full(rule["shape"], rule["value"] if rule["kind"] == "constant" else 0)
             initial.setdefault(node["name"], {})[name] = values.astype(np.float32)

@@ -32,10 +32,11 @@ class Network(nn.Module):
         for node in self.nodes:
             layer = make_layer(node)
             if layer is not None:
+                layer.requires_grad_(node.get("trainable", True))
                 self.layers[node["name"].replace(".", "_")] = layer
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        outputs = {"image": image}
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        outputs = {"image": batch, "text": batch}
         for node in self.nodes:
             inputs = [outputs[name] for name in node["inputs"]]
             name = node["name"].replace(".", "_")
@@ -45,6 +46,9 @@ class Network(nn.Module):
                     fill = float("-inf") if node["kind"] == "MaxPool" else 0.0
                     inputs = [functional.pad(inputs[0], (left, right, top, bottom), value=fill)]
                 outputs[node["name"]] = self.layers[name](inputs[0])
+            elif node["kind"] == "TiedLinear":
+                table = self.layers[node["table"].replace(".", "_")].weight
+                outputs[node["name"]] = functional.linear(inputs[0], table)
             else:
                 outputs[node["name"]] = apply_function(node, inputs)
         return outputs[self.nodes[-1]["name"]]
@@ -67,6 +71,34 @@ def _pads(node: dict[str, Any]) -> tuple[int, int]:
     if _has_uneven_padding(node):
         return (0, 0) if EXACT else (max(top, bottom), max(left, right))
     return top, left
+
+
+class Positions(nn.Module):
+    """A learned row for every time step."""
+
+    def __init__(self, shape: list[int]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight
+
+
+class Heads(nn.Module):
+    """Attention over queries, keys and values side by side."""
+
+    def __init__(self, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        samples, steps, width = x.shape
+        q, k, v = (
+            part.reshape(samples, steps, self.heads, -1).transpose(1, 2)
+            for part in x.chunk(3, dim=-1)
+        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return mixed.transpose(1, 2).reshape(samples, steps, width // 3)
 
 
 def make_layer(node: dict[str, Any]) -> nn.Module | None:
@@ -98,6 +130,11 @@ def make_layer(node: dict[str, Any]) -> nn.Module | None:
         "ReLU6": lambda: nn.ReLU6(inplace=True),
         "Tanh": nn.Tanh,
         "Flatten": nn.Flatten,
+        "GELU": nn.GELU,
+        "Embedding": lambda: nn.Embedding(node["vocabulary"], node["features"]),
+        "PositionEmbedding": lambda: Positions(node["shape"]),
+        "LayerNorm": lambda: nn.LayerNorm(node["shape"][-1], node["epsilon"]),
+        "AttentionHeads": lambda: Heads(node["heads"], node["causal"]),
         "Dropout": lambda: nn.Dropout(0.0 if EXACT else node["rate"]),
     }
     return simple[kind]() if kind in simple else None
@@ -127,13 +164,9 @@ class TorchPeer:
             for image, label in load_batches(description)
         ]
         self.parameters = sum(tensor.numel() for tensor in self.network.parameters())
-        self.optimizer = torch.optim.SGD(
-            self.network.parameters(),
-            description["learning_rate"],
-            description["momentum"],
-            weight_decay=description["weight_decay"],
-            fused=True,
-        )
+        self.learned = [each for each in self.network.parameters() if each.requires_grad]
+        self.clip_norm = description["optimizer"].get("clip_norm", 0.0)
+        self.optimizer = make_optimizer(self.learned, description["optimizer"])
 
     def _set_values(self, initial: dict[str, dict[str, np.ndarray]]) -> None:
         torch_names = {"scale": "weight", "shift": "bias"}
@@ -146,15 +179,29 @@ class TorchPeer:
     def step(self, batch: int) -> float:
         image, label = self.batches[batch]
         self.optimizer.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(self.network(image), label)
+        output = self.network(image)
+        loss = functional.cross_entropy(output.reshape(-1, output.shape[-1]), label.reshape(-1))
         loss.backward()
+        if self.clip_norm:
+            nn.utils.clip_grad_norm_(self.learned, self.clip_norm)
         self.optimizer.step()
         return loss.item()
 
     def values(self) -> dict[str, np.ndarray]:
         return {
-            name: tensor.detach().numpy().copy() for name, tensor in self.network.named_parameters()
+            name: tensor.detach().numpy().copy()
+            for name, tensor in self.network.named_parameters()
+            if tensor.requires_grad
         }
+
+
+def make_optimizer(learned: list[torch.Tensor], rule: dict[str, Any]) -> torch.optim.Optimizer:
+    """Return the optimizer that the description names by its settings."""
+    rate, decay = rule["learning_rate"], rule["weight_decay"]
+    if "beta_1" in rule:
+        betas = (rule["beta_1"], rule["beta_2"])
+        return torch.optim.AdamW(learned, rate, betas, rule["epsilon"], decay, fused=True)
+    return torch.optim.SGD(learned, rate, rule["momentum"], weight_decay=decay, fused=True)
 
 
 def make_turn(description: dict[str, Any]) -> Any:
