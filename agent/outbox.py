@@ -36,6 +36,7 @@ class Outbox:
         self._timeouts = timeouts
         self._stop = threading.Event()
         self._changed = threading.Condition()
+        spool.delete_unreadable()
         # id -> (when to send it, how often it was sent); the bodies stay on disk
         self._due: dict[str, tuple[float, int]] = dict.fromkeys(spool.unconfirmed_ids(), (0.0, 0))
         self._under_way: set[str] = set()

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from workloads.protocol.faults import FarmTrouble
-from workloads.protocol.messages import AnyParcel, Chunk, Report, RunId, is_parcel_id
+from workloads.protocol.messages import (
+    AnyParcel,
+    BadMessage,
+    Chunk,
+    Report,
+    RunId,
+    decode_parcel,
+    is_parcel_id,
+)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS started (
@@ -98,6 +106,21 @@ class Spool:
         rows = [(parcel_id,) for parcel_id in ids]
         statement = "DELETE FROM parcel WHERE id = ?"
         self._apply(lambda connection: connection.executemany(statement, rows))
+
+    def delete_unreadable(self) -> None:
+        """Delete parcels of another version of the messages; they would be refused for ever.
+
+        Phones are announced again anyway, and the lease of a report's run expires.
+        """
+        unreadable = []
+        for parcel_id in self.unconfirmed_ids():
+            for body in self.parcel_bodies([parcel_id]).values():
+                try:
+                    decode_parcel(body)
+                except BadMessage as error:
+                    log.warning("deleted a parcel that cannot be sent: %s id=%s", error, parcel_id)
+                    unreadable.append(parcel_id)
+        self.delete_confirmed(unreadable)
 
     def close(self) -> None:
         """Finish pending writes and close the file."""

@@ -1,8 +1,10 @@
 """The spool: written parcels survive a crash."""
 
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,21 @@ def test_parcels_wait_until_they_are_confirmed(tmp_path: Path) -> None:
     spool.close()
     reopened = Spool(tmp_path / "spool.db")
     assert reopened.unconfirmed_ids() == [parcels[0].parcel_id, parcels[2].parcel_id]
+
+
+def test_parcels_of_another_version_are_not_sent_for_ever(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool.db")
+    parcels = [an_announcement(a_phone(name)) for name in ("PH1", "PH2")]
+    spool.add_parcels(parcels)
+    spool.close()
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as file, file:
+        change = (
+            "UPDATE parcel SET body = replace(body, '\"version\":1', '\"version\":0') WHERE id = ?"
+        )
+        assert file.execute(change, (parcels[0].parcel_id,)).rowcount == 1
+    upgraded = Spool(tmp_path / "spool.db")
+    upgraded.delete_unreadable()
+    assert upgraded.unconfirmed_ids() == [parcels[1].parcel_id]
 
 
 def test_lanes_that_write_at_once_all_get_their_result(tmp_path: Path) -> None:
