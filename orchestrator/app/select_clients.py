@@ -194,10 +194,10 @@ def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
         for label, row in zip(labels, shown, strict=True)
     ]
     for row in rows:
-        if row.ours.reached < row.random_reached:
+        if row.ours.reached < row.baseline.reached:
             notes.append(
                 f"In {row.scenario.name}, {OURS} reaches the accuracy with {row.ours.reached} of "
-                f"{row.ours.seeds} seeds, random with {row.random_reached}."
+                f"{row.ours.seeds} seeds, random with {row.baseline.reached}."
             )
     for term in rows[0].terms:
         if all(abs(row.terms[term].value - 1) < NEGLIGIBLE for row in rows):

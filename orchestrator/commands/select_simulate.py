@@ -237,8 +237,8 @@ def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     Every cell is the time to the target accuracy relative to random, which asks 1.3 times the
     phones it needs, with a 95 % interval over paired seeds, and the seeds in which the accuracy
-    was reached. The second table shows what each term of our policy is worth: the time without
-    the term relative to the time with it.
+    was reached. HEAT and ROUNDS are those of random. The second table shows what each term of our
+    policy is worth: the time without the term relative to the time with it.
 
     Example: farm select contest demo --scenario noise --seeds 10
     """
@@ -264,8 +264,8 @@ def _print_contest(rows: "Sequence[ContestRow]") -> None:
             [
                 row.scenario.name,
                 *(f"{entry.time}, {entry.reached}/{entry.seeds}" for entry in row.entries),
-                f"{row.ours.mean_heat:.2f}",
-                f"{row.ours.rounds:.0f}",
+                f"{row.baseline.mean_heat:.2f}",
+                f"{row.baseline.rounds:.0f}",
             ]
             for row in rows
         ],

@@ -21,7 +21,6 @@ class FrugalTerm(StrEnum):
     UTILITY = "utility"
     FAIRNESS = "fairness"
     TIME = "time"
-    HEAT = "heat"
     MARGIN = "margin"
     DEADLINE = "deadline"
 
@@ -34,12 +33,12 @@ class FrugalPolicy:
     time are added up, and the length with the highest value per second is taken. Slow phones gain
     value until a long round is worthwhile; then many of them take part in it together.
 
-    The time is that of a phone at its estimated heat, at the upper end of its interval until the
-    phone has taken part. The round ends a little after the expected end of its slowest phone, so
+    The time is that of a cool phone, at the upper end of its interval until the phone has taken
+    part. The round ends a little after the expected end of its slowest phone, so
     that a lost update does not delay it; therefore no more phones are asked than are needed.
 
-    Left out, because each was worth less than 3 % in the contest or cost time: energy, a battery
-    guard, and the last duration of a phone as a correction of its time.
+    Left out, because each was worth less than 3 % in the contest or cost time: the estimated heat
+    of a phone, its last duration as a correction of its time, energy, and a battery guard.
     """
 
     over_selection = 1.0
@@ -72,8 +71,7 @@ class FrugalPolicy:
 
     def _ends_s(self, state: RoundState) -> Array:
         """Return when the update of each phone is expected at the latest."""
-        heat = 0.0 if self._without is FrugalTerm.HEAT else state.heat
-        seconds = work_cost(state.fleet, state.samples, heat).seconds
+        seconds = work_cost(state.fleet, state.samples).seconds
         if self._without is not FrugalTerm.MARGIN:
             seconds = seconds * (1 + state.uncertainty)
         return seconds + state.link_s

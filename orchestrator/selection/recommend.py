@@ -1,7 +1,7 @@
 """Recommends the phones of one round, with reasons, duration, energy, and what to measure next."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -112,7 +112,8 @@ def recommend_clients(
     fleet = build_round_fleet(clients)
     samples = work.round_samples(fleet)
     state = _round_state(clients, fleet, samples, work)
-    selection = POLICIES[policy]().choose(state, request, np.random.default_rng(seed))
+    at_present = replace(state, fleet=_present_fleet(state))
+    selection = POLICIES[policy]().choose(at_present, request, np.random.default_rng(seed))
     picks = [int(index) for index in selection.picks]
     seconds = state.expected_s
     return Recommendation(
@@ -144,6 +145,13 @@ def _round_state(
             cool, hot = client.temp_range_c
             state.heat[index] = np.clip((present.temp_c - cool) / (hot - cool), 0.0, 1.0)
     return state
+
+
+def _present_fleet(state: RoundState) -> RoundFleet:
+    """Return the phones with the speed that they have in this round, at their present heat."""
+    fleet, present_s = state.fleet, state.expected_s / state.samples
+    sustained_s = fleet.cold_s * fleet.slowdown
+    return replace(fleet, cold_s=present_s, slowdown=np.maximum(1.0, sustained_s / present_s))
 
 
 def _ineligible_clients(clients: Sequence[Client], state: RoundState) -> list[ExcludedClient]:

@@ -79,7 +79,7 @@ def run(flower: Path, folder: Path, nodes: int) -> subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 def test_an_app_trains_on_the_recommended_clients(flower: Path, tmp_path: Path) -> None:
-    plan = PopulationPlan(CLIENTS, 1, links=LINKS["flash-wifi"])
+    plan = PopulationPlan(CLIENTS, 1, links=LINKS["flash-wifi"], rhythm=True)
     table, work = a_client_table(provenance=FITTED), LocalWork(samples=5000.0)
     write_consumer_files(CONSUMERS["flower"], table, tmp_path, plan, work, allow_simulated=True)
     result = run(flower, tmp_path, CLIENTS)
@@ -89,7 +89,13 @@ def test_an_app_trains_on_the_recommended_clients(flower: Path, tmp_path: Path) 
     assert len(rounds) == ROUNDS
     assert {len(asked) for asked in rounds} == {3}, "1.3 times two, rounded up"
     assert {sum(row["in_time"] for row in asked) for asked in rounds} == {K}
-    assert len({row["client"] for asked in rounds for row in asked}) == CLIENTS, "all are asked"
+    fleet = json.loads((tmp_path / "fleet.simulated.json").read_text())
+    at_midnight = {
+        client
+        for client, windows in zip(fleet["client"], fleet["windows"], strict=True)
+        if windows[0][0] == 0
+    }
+    assert {row["client"] for asked in rounds for row in asked} == at_midnight, "all are asked"
     for asked in rounds:
         assert all(row["seconds"] > 1.5 and row["joules"] > 5 for row in asked), "2 mJ per sample"
         assert all(0 < row["heat"] < 1 and 0.2 < row["charge"] < 1 for row in asked)

@@ -101,6 +101,7 @@ def _columns(export: FleetExport) -> dict[str, object]:
         "battery_j": or_null(fleet.battery_j),
         "down_kbps": down.tolist(),
         "up_kbps": up.tolist(),
+        "period_s": population.availability.period_s,
         "windows": export.windows,
     }
 
@@ -132,7 +133,8 @@ FLOWER = Consumer(
         "client, and a node beyond the last client is refused",
         "the strategy uses the clock of 'farm select' (round_clock.py), so any number of "
         "samples is right; another batch size is not",
-        "the availability windows are in fleet.json; the strategy asks any connected node",
+        "the strategy asks connected nodes inside their windows of availability; the clock starts "
+        "at midnight",
         "nodes.sh: the commands that start real nodes, each with the partition of its phone",
     ),
     needs_link=False,

@@ -45,6 +45,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 GAP_S = 2.0  # between two rounds, for aggregation
+WAIT_S = 600.0  # until the server looks again for available phones
 BATTERY_FLOOR = 0.2
 
 
@@ -87,6 +88,7 @@ class FleetStrategy(FedAvg):
         if content["down_kbps"]:
             kbit = content["model_kbit"]
             self.link_s, self.link_j = link_cost(kbit, content["down_kbps"], content["up_kbps"])
+        self.windows, self.period_s = content["windows"], content["period_s"]
         self.margin = np.array(content["uncertainty_rel"])
         self.battery_j = np.array(content["battery_j"], dtype=float)
         self.k, self.over_selection, self.deadline_s = k, over_selection, deadline_s
@@ -108,7 +110,7 @@ class FleetStrategy(FedAvg):
             self._identify_nodes(grid)
         node_of = {self._client_of[node]: node for node in grid.get_node_ids()}
         present = np.array(sorted(node_of))
-        present = present[self.charge[present] > BATTERY_FLOOR]
+        present = self._wait_for_available(present[self.charge[present] > BATTERY_FLOOR])
         in_time = self._run_round(self._choose(present))
         config["server-round"] = server_round
         record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
@@ -134,6 +136,21 @@ class FleetStrategy(FedAvg):
                 self.utility[client] = math.sqrt(max(0.0, float(metrics["loss"])))
         return super().aggregate_train(server_round, known)
 
+    def _wait_for_available(self, present: np.ndarray) -> np.ndarray:
+        """Return the clients inside one of their windows; advance the clock if there is none."""
+        for _ in range(math.ceil(self.period_s / WAIT_S)):
+            now_s = self.clock_s % self.period_s
+            available = [
+                client
+                for client in present
+                if any(start <= now_s < end for start, end in self.windows[client])
+            ]
+            if available or not len(present):
+                break
+            self.clock_s += WAIT_S
+            self.heat = heat_after_rest(self.phones, self.heat, WAIT_S)
+        return np.array(available, dtype=int)
+
     def _choose(self, present: np.ndarray) -> np.ndarray:
         """Return the clients that are asked: the most valuable ones per second."""
         work_s = work_cost(self.phones, self.samples, self.heat).seconds
@@ -146,6 +163,7 @@ class FleetStrategy(FedAvg):
     def _run_round(self, asked: np.ndarray) -> "list[int]":
         """Advance clock, heat and charge by a round; return the clients whose update is in time."""
         if not len(asked):
+            self.clock_s += WAIT_S
             self.rounds.append([])
             return []
         cost = work_cost(self.phones, self.samples, self.heat)
