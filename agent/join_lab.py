@@ -52,12 +52,16 @@ def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, 
     """Join; return the name of this host, and whether the settings were written."""
     context = _trusted(url, authority)
     request = create_request("host")
-    write_private(folder / "tls" / "host.key", request.key)  # before the secret is spent
+    # Before the secret is spent; beside the key in use, because the lab may refuse the offer.
+    pending = folder / "tls" / "host.key.new"
+    write_private(pending, request.key)
     sent = {"secret": secret, "request": request.certificate.decode()}
     try:
         answer = JoinAnswer.model_validate(_exchange(url, "/v1/enrol", sent, context))
     except ValidationError as error:
         raise _not_a_lab(url) from error
+    finally:
+        pending.unlink()
     if answer.certificate:
         KeyPair(answer.certificate.encode(), request.key).write(folder / "tls", "host")
     if answer.authority:

@@ -117,8 +117,10 @@ def test_a_host_joins_once_works_is_rotated_and_revoked(closed: ClosedLab, tmp_p
         assert (folder / file).stat().st_mode & 0o077 == 0, file
     with RedisConnection(host.broker_url) as broker:
         broker.check()
-    code, _, err = join(tmp_path / "again", secret, words)
+    code, _, err = join(folder, secret, words)  # a refused offer does not harm what is there
     assert (code, "was used before" in err) == (2, True)
+    with RedisConnection(host.broker_url) as broker:
+        broker.check()
     assert "host-a\tenrolled" in closed.run("host", "list")[1]
     code, _, err = closed.run("host", "add", "host-a")
     assert (code, "farm host rotate host-a" in err) == (2, True)
