@@ -1,7 +1,12 @@
-"""A TLS front of a broker: it ends TLS as a server would, and records what clients send."""
+"""A TLS front of a broker: it ends TLS as a server would, and records what clients send.
+
+python -m tests.tls_broker TLS_FOLDER SOCKET ADDRESS:PORT
+"""
 
 import socket
 import ssl
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +26,11 @@ class TlsFront:
 
 @contextmanager
 def tls_front(
-    folder: Path, server: KeyPair, target: str, ca: Path | None = None
+    folder: Path,
+    server: KeyPair,
+    target: str,
+    ca: Path | None = None,
+    address: tuple[str, int] = ("127.0.0.1", 0),
 ) -> Iterator[TlsFront]:
     """Serve the broker at a unix socket over TLS; with `ca`, clients need a certificate of it."""
     server.write(folder, "front")
@@ -30,7 +39,7 @@ def tls_front(
     if ca is not None:
         context.load_verify_locations(ca)
         context.verify_mode = ssl.CERT_REQUIRED
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(address)
     front = TlsFront(listener.getsockname()[1])
 
     def serve(client: socket.socket) -> None:
@@ -65,3 +74,18 @@ def _pipe(source: socket.socket, target: socket.socket, record: list[bytes]) -> 
             target.sendall(piece)
     with suppress(OSError):
         target.shutdown(socket.SHUT_RDWR)
+
+
+def main() -> None:
+    """Serve until the process is stopped; clients need a certificate of the lab."""
+    tls, target, (host, _, port) = Path(sys.argv[1]), sys.argv[2], sys.argv[3].rpartition(":")
+    pair, address = KeyPair.read(tls, "server"), (host, int(port))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tls_front(Path(folder), pair, target, tls / "ca.pem", address),
+    ):
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,7 @@ from tests.farm.conftest import Farm
 from workloads.protocol.base import digest_of_bytes
 
 ENDED = {RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.BLOCKED, RunState.CANCELLED}
+PROCESSES = "/cgroup.procs"  # lists processes, which come and go
 FENCE, CLOCKS = "/fence.", "/cpufreq/"
 Skews = Mapping[str, float | None]  # error of each host's clock in seconds; None: it changed
 NO_SKEW: Skews = {}
@@ -100,7 +101,7 @@ def _check_restored(farm: Farm, serial: str) -> Iterator[str]:
             case "boot":  # resets kernel nodes; without a reboot before it, settings as well
                 last = {node: value for node, value in last.items() if rebooting and node[1]}
                 rebooting = False
-            case _ if "old" in line:
+            case _ if "old" in line and not line.get("path", "").endswith(PROCESSES):
                 node = (line["event"], line.get("namespace", ""), line.get("path") or line["name"])
                 first.setdefault(node, line["old"])
                 last[node] = (line["new"], line.get("text", "").strip())
