@@ -20,6 +20,7 @@ class Disturbances:
     """What else happened on the phone during the timed part of a run."""
 
     other_cores_busy_pct: float | None = None  # of the busiest core that the run may not use
+    other_cores_total_pct: float = 0.0  # of all of them together; one core is 100 %
     own_cores_shared_pct: float | None = None  # share of the run's cores that others used
     suspended_s: float = 0.0
     charging_share: float = 0.0
@@ -42,6 +43,7 @@ def observe_disturbances(
     others = [core.util_pct for core in usage if core.cpu not in cpus]
     return Disturbances(
         other_cores_busy_pct=max(others, default=None),
+        other_cores_total_pct=sum(others),
         own_cores_shared_pct=own_cores_shared_pct(timed, cpus),
         suspended_s=suspended_s(timed),
         charging_share=_charging_share(timed),

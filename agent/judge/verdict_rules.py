@@ -39,14 +39,14 @@ START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the firs
 LENGTH_TOLERANCE = 0.98
 UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
 SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
-OTHER_CORES_BUSY_PCT_MAX = 30.0  # of the busiest one
+OTHER_CORES_BUSY_PCT_MAX, OTHER_CORES_TOTAL_PCT_MAX = 30.0, 45.0  # of the busiest one, of all
 OWN_CORES_SHARED_PCT_MAX = 4.0  # interrupts and kernel threads stay below this
 COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
 FINE_SENSOR_C = 0.2
 WHOLE_DEGREE_S = 60.0  # little work may warm a phone by less than a degree in a shorter time
-FREE_CHANGE_MIN = 0.04  # of a canary on free clocks, which vary more than held ones
+FREE_CHANGE_MIN = 0.035  # of a canary on free clocks, which vary more than held ones
 LIT_SHARE = 0.2  # of the highest brightness; runs are made with the lowest
 OTHER_APPS_CORES_MAX = 0.5
 
@@ -177,9 +177,14 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
         slept_s = disturbances.suspended_s
         yield Reason.void(ReasonCode.PHONE_SLEPT, seconds=slept_s, limit=slept_max_s)
     busy_pct, shared_pct = disturbances.other_cores_busy_pct, disturbances.own_cores_shared_pct
+    total_pct = disturbances.other_cores_total_pct
     if busy_pct is not None and busy_pct > OTHER_CORES_BUSY_PCT_MAX:
         yield Reason.suspect(
             ReasonCode.OTHER_CORES_BUSY, busy_pct=busy_pct, limit=OTHER_CORES_BUSY_PCT_MAX
+        )
+    elif total_pct > OTHER_CORES_TOTAL_PCT_MAX:
+        yield Reason.suspect(
+            ReasonCode.OTHER_CORES_BUSY, busy_pct=total_pct, limit=OTHER_CORES_TOTAL_PCT_MAX
         )
     if shared_pct is not None and shared_pct > OWN_CORES_SHARED_PCT_MAX:
         yield Reason.suspect(

@@ -135,6 +135,11 @@ def test_a_run_as_requested_is_valid() -> None:
             ReasonCode.OTHER_CORES_BUSY,
         ),
         (
+            {"disturbances": Disturbances(25.0, other_cores_total_pct=60.0)},
+            Validity.SUSPECT,
+            ReasonCode.OTHER_CORES_BUSY,
+        ),
+        (
             {"disturbances": Disturbances(own_cores_shared_pct=20.0)},
             Validity.SUSPECT,
             ReasonCode.OWN_CORES_SHARED,
