@@ -117,9 +117,12 @@ def test_the_work_rate_counts_and_the_status_does_not() -> None:
     codes = {ReasonCode.THERMAL_STATUS_RAISED, ReasonCode.SIOP_LEVEL_RAISED}
     assert codes | {ReasonCode.HEADROOM_USED_UP} <= only_told.keys()
     denied = ViewsAroundRun(ShellView(status=0), ShellView(status=0))
-    for times in (CanaryTimes(1.3, 1.3, usual), CanaryTimes(1.0, 1.3, None)):
+    for times, code in (
+        (CanaryTimes(1.3, 1.3, usual), ReasonCode.WORK_RATE_LOW),
+        (CanaryTimes(1.0, 1.3, None), ReasonCode.CANARY_CHANGED),
+    ):
         found = reasons(views=denied, canaries={CanaryKind.ARITHMETIC: times})
-        assert found[ReasonCode.WORK_RATE_LOW] is Validity.SUSPECT
+        assert found[code] is Validity.SUSPECT
 
 
 def test_a_limit_is_compared_with_the_highest_of_this_phone() -> None:
