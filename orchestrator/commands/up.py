@@ -163,7 +163,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
 def _start_in_background(connection: "LabConnection", options: "list[str]") -> None:
     """Start the lab in a process of its own, and return when its scheduler works."""
     from orchestrator.app.read_status import read_status_board
-    from orchestrator.supervisor.lab_process import start_in_background
+    from orchestrator.supervisor.lab_process import refuse_if_running, start_in_background
     from orchestrator.supervisor.process import service_command
 
     def is_up() -> bool:
@@ -174,8 +174,10 @@ def _start_in_background(connection: "LabConnection", options: "list[str]") -> N
 
     lab = connection.lab
     command = service_command("up", "--lab", lab.root, *options)
+    refuse_if_running(lab)
+    has_page = bool(_api_service(lab))  # before the other process takes the port
     pid, log_file = start_in_background(lab, command, is_up)
-    _print_up(connection, has_page=True)
+    _print_up(connection, has_page)
     click.echo(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
 
 

@@ -67,6 +67,12 @@ def is_running(lab: Lab) -> bool:
     return False
 
 
+def refuse_if_running(lab: Lab) -> None:
+    """Raise InvalidState if a process runs the lab."""
+    if is_running(lab):
+        raise InvalidState(f"the lab in {lab.root} is already running; stop it with: farm down")
+
+
 def start_in_background(
     lab: Lab, command: Sequence[str], is_up: Callable[[], bool]
 ) -> tuple[int, Path]:
@@ -74,8 +80,7 @@ def start_in_background(
 
     Return its process id and its log file. If it ends instead, FarmTrouble has its last words.
     """
-    if is_running(lab):
-        raise InvalidState(f"the lab in {lab.root} is already running; stop it with: farm down")
+    refuse_if_running(lab)
     log_file = lab.log_file(LOG_NAME)
     log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(log_file, "ab", opener=open_private) as output:
