@@ -125,7 +125,7 @@ class VerdictBench:
 
     def __init__(self, adb: AdbServer) -> None:
         self._adb = adb
-        self._facts: dict[str, PhoneFacts] = {}
+        self._facts: dict[str, tuple[PhoneFacts, str]] = {}  # with the tool for digests
         self._memories: dict[tuple[object, ...], PhoneMemory] = {}
         self._fences = count(1)
 
@@ -138,8 +138,9 @@ class VerdictBench:
                 raise SystemExit(f"{word} does not answer")
             phone = Phone(self._adb.open(address.address))
             if word not in self._facts:
-                self._facts[word] = probe(phone, runner_for)
-            phone.facts = self._facts[word]
+                phone.find_digest_tool()
+                self._facts[word] = probe(phone, runner_for), phone.digest_tool
+            phone.facts, phone.digest_tool = self._facts[word]
             phone.clock_ratio.value = SPEED
             yield fleet, phone
             phone.close()
@@ -150,7 +151,7 @@ class VerdictBench:
         if word not in self._facts:
             with self.open(word, 0):
                 pass
-        return self._facts[word]
+        return self._facts[word][0]
 
     def memory_of(self, run: DrawnRun) -> PhoneMemory | Fault:
         """What earlier runs of the same trial taught; why there are none if they fail."""
