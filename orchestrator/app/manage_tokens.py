@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.app.api_port import api_url
+from orchestrator.app.api_port import api_url, is_loopback, public_url
 from orchestrator.app.app_errors import NotAuthenticated, NotPermitted
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
@@ -60,10 +60,13 @@ def add_token(lab: LabConnection, person: str, role: Role, days: float) -> NewTo
 def add_login_link(lab: LabConnection, person: str) -> NewLoginLink:
     """Create a link that opens the page of the lab once, for a person who only looks."""
     expires_at = datetime.now(UTC) + timedelta(minutes=CODE_MINUTES)
+    settings = lab.lab.settings.api
+    local = is_loopback(settings.listen.rpartition(":")[0])
+    url = public_url(settings) if settings.names and not local else api_url(settings)
     code = tokens.add_token(
         lab.store, person, str(Role.VIEWER), expires_at, lab.actor(), once=True
     )[1]
-    return NewLoginLink(f"{api_url(lab.lab.settings.api)}/login/{code}", expires_at)
+    return NewLoginLink(f"{url}/login/{code}", expires_at)
 
 
 def begin_session(lab: LabConnection, code: str) -> NewToken:
