@@ -81,17 +81,17 @@ def test_a_sweep_is_controlled_and_its_trials_are_shown(farm: Farm, tmp_path: Pa
     succeed(farm, "watch", "controlled")
     text = succeed(farm, "sweep", "priority", "controlled", "80")
     assert "priority changed from 50 to 80" in text
-    assert "paused" in succeed(farm, "sweep", "pause", "controlled", "--why", "lunch")
-    assert "lunch" in succeed(farm, "sweep", "show", "controlled")
-    assert "resumed" in succeed(farm, "sweep", "resume", "controlled")
+    code, _, err = call(farm, "sweep", "pause", "controlled", "--why", "lunch")
+    assert (code, "is finished; no run of it is left to pause" in err) == (2, True)
     assert "has no failed or blocked runs" in succeed(farm, "sweep", "retry", "controlled")
     trials = succeed(farm, "trial", "list", "controlled").splitlines()
     assert len(trials) == 7
     trial = trials[1].split("\t")[0]
     assert "1 done" in succeed(farm, "trial", "show", trial[:-2])
     assert "attempt 1" in succeed(farm, "trial", "logs", trial)
-    text = succeed(farm, "trial", "list", "controlled", "--state", "failed", "--json")
-    assert json.loads(text) == []
+    for state in ("failed", "suspect", "void"):
+        code, out, _ = call(farm, "trial", "list", "controlled", "--state", state, "--json")
+        assert (code, json.loads(out)) == (6, [])
     code, _, err = call(farm, "trial", "show", "tr-")
     assert (code, "several trials" in err) == (2, True)
 
