@@ -47,7 +47,7 @@ void cycles_open(void) {
         char path[PATH_BYTES], text[32];
         memcpy(&length, entries + at + 16, sizeof length);
         at += length;
-        if (strncmp(name, "armv8", 5) == 0 && strlen(name) < 100) {
+        if (strncmp(name, "armv", 4) == 0 && strlen(name) < 100) {
             strcat(strcat(strcpy(path, UNITS "/"), name), "/type");
             if (read_file_start(path, text, sizeof text) > 0) {
                 found = true;
