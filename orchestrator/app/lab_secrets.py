@@ -5,12 +5,12 @@ secrets/                         passwords of the broker and the database
 servers/broker.conf, broker.acl  settings and users of Redis or Valkey
 """
 
-import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from orchestrator.store.enrolments import secret_digest
 from workloads.certificates import (
     KeyPair,
     check_server_name,
@@ -74,18 +74,13 @@ def _passwords(root: Path) -> Iterator[Path]:
             yield file
     users, settings = root / "servers" / "broker.acl", root / "servers" / "broker.conf"
     if not users.exists():
-        digest = password_digest(read_secret(root / "secrets" / "broker_password"))
+        digest = secret_digest(read_secret(root / "secrets" / "broker_password"))
         lines = ("user default off", f"user {CENTRE_USER} on #{digest} ~* &* +@all")
         write_private(users, "".join(f"{line}\n" for line in lines).encode())
         yield users
     if not settings.exists():
         write_private(settings, BROKER_SETTINGS.format(root=root.absolute()).encode())
         yield settings
-
-
-def password_digest(password: str) -> str:
-    """Return a password as Redis stores it: its SHA-256."""
-    return hashlib.sha256(password.encode()).hexdigest()
 
 
 def secure_settings(name: str, broker: str, store: str) -> dict[str, object]:
