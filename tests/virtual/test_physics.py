@@ -124,7 +124,7 @@ def test_cold_and_soaked_phones_rank_differently() -> None:
         soaked[profile_id] = loaded.gflops
     gave_way = [seconds for seconds in throttled.values() if seconds is not None]
     assert len(gave_way) == 5
-    assert all(30 <= seconds <= 600 for seconds in gave_way), throttled
+    assert all(60 <= seconds <= 600 for seconds in gave_way), throttled
     assert throttled["redmi-note-9-pro"] is None
     by_cold = sorted(cold, key=cold.__getitem__, reverse=True)
     by_soaked = sorted(soaked, key=soaked.__getitem__, reverse=True)

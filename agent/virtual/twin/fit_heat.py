@@ -22,7 +22,8 @@ from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 Trace = Sequence[tuple[float, float]]
 # Priors: a phone of 173 g in still air; a policy that acts near the die.
 PRIORS = {
-    "heat.vector_factor": Prior(1.15, 0.1),
+    "heat.vector_factor": Prior(1.1, 0.07),
+    "memory.cache_watts_per_gbs": Prior(0.65, 0.2),
     "heat.die_body_k_per_w": Prior(6.5, 0.1),
     "heat.body_ambient_k_per_w": Prior(7.2, 0.1),
     "heat.body_j_per_k": Prior(73.0, 0.15),
