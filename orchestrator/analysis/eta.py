@@ -4,7 +4,7 @@ A phone works in cycles: from the end of one attempt to the end of the next, wit
 and the runs of other sweeps in between. How long the next cycles take is known from this sweep's
 own ones: best from the same cell on the same phone, then from the same cell on other phones, then
 from other cells. The less is known, the wider the interval. A cycle that already takes longer than
-usual is expected to go on for about as long again. Cycles several times as long as usual are
+usual is expected to continue for about as long again. Cycles several times as long as usual are
 interruptions, such as charging: how often they come and how long they last is drawn separately. The
 last phone decides, so ends are drawn for all phones at once. Phones that get no runs have no end:
 then it is unknown, and the reason is said.
