@@ -52,7 +52,7 @@ def verdict_head(data: ReportData) -> VerdictHead:
             if run.verdict.validity is reason.validity
             and (reason.code in {item.code for item in run.verdict.reasons} or not reason.code)
         }
-        remedy = REASON_ADVICE[reason.code] if reason.code else ""
+        remedy = REASON_ADVICE.get(reason.code, "") if reason.code else ""
         rows.append(
             LeftOutRow(
                 *(reason.validity.value, reason.runs, reason.text),
