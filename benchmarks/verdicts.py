@@ -349,7 +349,7 @@ def main() -> None:
     def enough(outcomes: Sequence[Outcome], clean: int) -> bool:
         biased = sum(abs(outcome.bias) > BIAS for outcome in outcomes)
         is_late = time.monotonic() - started > 60 * options.minutes
-        return is_late or (biased >= options.biased and clean >= options.clean)
+        return is_late or bool(biased >= options.biased and clean >= options.clean)
 
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         outcomes = draw_until(pool, seed, options.jobs, enough)
