@@ -37,7 +37,7 @@ def notice() -> None:
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="Print at most so many.",
+    help="Set the largest number of notices.",
 )
 @lab_option
 @json_option

@@ -25,7 +25,7 @@ pytestmark = [
 
 
 class Buildah:
-    """buildah with a storage of its own, without a network."""
+    """buildah with a new storage, without a network."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

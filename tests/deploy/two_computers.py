@@ -75,7 +75,7 @@ def make_root(folder: Path, wheels: Path) -> None:
 
 
 class Computer:
-    """A root folder in a network namespace of its own; everything in it ends with `stop`."""
+    """A root folder in a new network namespace; everything in it ends with `stop`."""
 
     def __init__(self, name: str, address: str, root: Path, bridge: str, hosts: str) -> None:
         self.name = name
