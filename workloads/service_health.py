@@ -97,7 +97,7 @@ class _HealthHandler(BaseHTTPRequestHandler):
 def is_own_name(host: str) -> bool:
     """Whether a Host header names this computer by address or by a name without a dot.
 
-    A web page can let a name of its own point here, and its name has a dot.
+    A web page can let its own name point here, and such a name has a dot.
     """
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     try:
@@ -108,7 +108,7 @@ def is_own_name(host: str) -> bool:
 
 
 class HealthServer:
-    """Serves the health of this process from threads of its own."""
+    """Serves the health of this process in its own threads."""
 
     def __init__(self, health: ServiceHealth, listen: str) -> None:
         address, _, port = listen.rpartition(":")
