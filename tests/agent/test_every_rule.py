@@ -229,7 +229,7 @@ MORE = (
 )
 # A restart during a run ends it with a fault, before there is anything to judge.
 BY_FAULT = {"check_same_boot"}
-BY_EARLIER_RUNS = {"check_work_rate"}  # has a test of its own below
+BY_EARLIER_RUNS = {"check_work_rate"}  # has its own test below
 
 
 def test_every_rule_has_a_demonstration() -> None:

@@ -339,7 +339,7 @@ def test_windows_that_claim_more_time_than_passed() -> None:
     ("counted_khz", "code"),
     [(2419200, None), (2841600, None), (2600000, None), (2200000, ReasonCode.CLOCK_NOT_COUNTED)],
 )
-def test_counted_cycles_are_held_against_the_shown_clocks(
+def test_counted_cycles_are_compared_with_the_shown_clocks(
     counted_khz: int, code: ReasonCode | None
 ) -> None:
     rows = range(10)

@@ -182,7 +182,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.BUS_CLOCK_LOWERED: (
         "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
     ),
-    ReasonCode.PHONE_USED: "somebody woke or touched the phone, by its power manager",
+    ReasonCode.PHONE_USED: "the phone was woken or touched, by its power manager",
     ReasonCode.FOREGROUND_CHANGED: "an app came to the foreground: process {pid}",
     ReasonCode.GPU_SHARED: "other work kept the GPU {busy_pct:.0f} % busy",
     ReasonCode.SWAPPED: "{swapped_mb:.0f} MB were swapped out during the run",
@@ -288,7 +288,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.BUS_CLOCK_LOWERED: (
         "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
     ),
-    ReasonCode.PHONE_USED: "somebody woke or touched the phone, by its power manager",
+    ReasonCode.PHONE_USED: "the phone was woken or touched, by its power manager",
     ReasonCode.FOREGROUND_CHANGED: "an app came to the foreground: process {pid}",
     ReasonCode.GPU_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
