@@ -285,11 +285,6 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.OTHER_CORES_BUSY: "{limit:.0f} %",
     ReasonCode.OWN_CORES_SHARED: "{limit:.0f} %",
     ReasonCode.SCREEN_LIT: "{limit:.0%}",
-    ReasonCode.BUS_CLOCK_LOWERED: (
-        "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
-    ),
-    ReasonCode.PHONE_USED: "the phone was woken or touched, by its power manager",
-    ReasonCode.FOREGROUND_CHANGED: "an app came to the foreground: process {pid}",
     ReasonCode.GPU_SHARED: "{limit:.0f} %",
     ReasonCode.SWAPPED: "{limit:.0f} MB",
     ReasonCode.CANARY_CHANGED: "±{limit:.1%}",
