@@ -37,3 +37,17 @@ def private_folder() -> Path:
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
         return Path(tempfile.mkdtemp(prefix="farmhand-opencl-"))  # somebody else's: use another
     return folder
+
+
+def keep_out_of_home() -> None:
+    """Let neither PoCL nor pyopencl write to the user's home; both read this when imported."""
+    os.environ.setdefault("POCL_CACHE_DIR", str(private_folder()))
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+
+
+def add_linker_to_path() -> bool:
+    """Let PoCL in this process find a linker; return whether there is one."""
+    folder = linker_folder()
+    if folder is not None and shutil.which("ld") is None:
+        os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{folder}"
+    return folder is not None

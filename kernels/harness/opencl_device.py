@@ -4,8 +4,6 @@ The caller chooses a device; none is used just because it is listed first, since
 of one driver have the same name.
 """
 
-import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from kernels.pocl import linker_folder
+from kernels.pocl import add_linker_to_path
 from workloads.protocol.base import digest_of
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -269,15 +267,11 @@ def choose_device(wanted: str | None) -> Device:
 
 def _need_linker(facts: DeviceFacts) -> None:
     """Let PoCL find a linker; without one it would end the whole process."""
-    if facts.platform != POCL or shutil.which("ld") is not None:
-        return
-    folder = linker_folder()
-    if folder is None:
+    if facts.platform == POCL and not add_linker_to_path():
         raise InvalidRequest(
             f"{facts.label} needs the linker 'ld' to build kernels, and it is not on PATH; "
             "install it (Debian: apt install binutils; anywhere: pip install ziglang)"
         )
-    os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{folder}"
 
 
 def _facts(raw: cl.Device) -> DeviceFacts:
