@@ -88,7 +88,7 @@ class ServiceMetrics:
     """The values of one process. Names of other services are refused, so a typing error fails."""
 
     def __init__(self, service: Service) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call] - a second name per counter
+        disable_created_metrics()  # type: ignore[no-untyped-call] # a second name per counter
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)  # memory, CPU time, open files
         self._values: dict[str, Counter | Gauge | Histogram] = {}

@@ -71,8 +71,7 @@ struct sampler {
 /* ---- the list of nodes ---- */
 
 static bool add_node(struct sampler *sampler, char *line) {
-    static const char *const forms[] = {"",      "cores",  "whole", "ticks",
-                                        "memory", "masks", "cycles"};
+    static const char *const forms[] = {"", "cores", "whole", "ticks", "memory", "masks", "cycles"};
     char *mark = strchr(line, '\t');
     struct node *node = &sampler->node[sampler->nodes];
     if (mark != NULL) {
@@ -379,9 +378,9 @@ static void write_node_value(struct sampler *sampler, struct node *node) {
         write_slow_value(sampler, node);
         return;
     }
-    size_t size = node->form == FORM_CORES                                  ? NODE_BYTES - 1
+    size_t size = node->form == FORM_CORES                                ? NODE_BYTES - 1
                   : node->form == FORM_WHOLE || node->form == FORM_MEMORY ? 2 * WHOLE_BYTES_MAX
-                                                                            : 2 * TEXT_BYTES_MAX;
+                                                                          : 2 * TEXT_BYTES_MAX;
     ssize_t count = node->file < 0 ? -1 : pread(node->file, sampler->bytes, size, 0);
     if (count < 0 || json_room(out) < 6 * WHOLE_BYTES_MAX + 2 * NODES_MAX * 5) {
         if (node->file >= 0 && count < 0) {

@@ -39,7 +39,7 @@ class SweepView:
 
 
 @dataclass(frozen=True)
-class LabView:
+class NoticeInputs:
     """What the lab looks like: what should be there, and for how long it has been missing."""
 
     phones: Mapping[str, PhoneView] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class LabView:
 
 
 def conditions(
-    view: LabView, away_after_s: float, disk_free_min_bytes: float
+    view: NoticeInputs, away_after_s: float, disk_free_min_bytes: float
 ) -> dict[NoticeKey, str]:
     """Return what holds now, each with a sentence for people."""
     found: dict[NoticeKey, str] = {}
@@ -81,7 +81,7 @@ def conditions(
     return found | dict(_sweep_conditions(view, away))
 
 
-def _sweep_conditions(view: LabView, away: Collection[str]) -> Iterator[tuple[NoticeKey, str]]:
+def _sweep_conditions(view: NoticeInputs, away: Collection[str]) -> Iterator[tuple[NoticeKey, str]]:
     for sweep_id, sweep in view.sweeps.items():
         title = f"sweep {sweep.name} ({sweep_id})"
         if sweep.state == SweepState.PAUSED and sweep.paused_by == PausedBy.BUDGET:

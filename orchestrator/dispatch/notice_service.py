@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.decisions.health import Health
-from orchestrator.decisions.notice_rules import LabView, conditions, new_conditions
+from orchestrator.decisions.notice_rules import NoticeInputs, conditions, new_conditions
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.notice_delivery import deliver
 from orchestrator.store import notices
@@ -74,7 +74,7 @@ class NoticeService:
         self._metrics.set("farm_notices_waiting", notices.count_waiting(self._db))
         self._metrics.set("farm_disk_free_bytes", min(view.disk_free_bytes.values(), default=0))
 
-    def _view(self, moment: float) -> LabView:
+    def _view(self, moment: float) -> NoticeInputs:
         beats = self._broker.heartbeats()
         phones = notices.phones_of_lab(self._db)
         here = {
@@ -89,7 +89,7 @@ class NoticeService:
         keys = [("phone", name) for name in missing_phones]
         keys += [("host", name) for name in missing_hosts]
         self._missing_since = {key: self._missing_since.get(key, moment) for key in keys}
-        return LabView(
+        return NoticeInputs(
             phones,
             self._missing_s("phone", missing_phones, moment),
             self._missing_s("host", missing_hosts, moment),

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.decisions.notice_rules import (
-    LabView,
+    NoticeInputs,
     PhoneView,
     SweepView,
     conditions,
@@ -89,7 +89,7 @@ def make_due(db: Database) -> None:
 
 
 def test_every_condition_is_found_and_a_host_stands_for_its_phones() -> None:
-    view = LabView(
+    view = NoticeInputs(
         phones={
             "ill": PhoneView("host-a", "quarantined", "no sensor"),
             "lost": GOOD,
