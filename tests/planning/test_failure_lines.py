@@ -4,7 +4,7 @@ from orchestrator.commands.sweep import failure_lines
 from orchestrator.store.sweep_queries import RunNote
 
 
-def test_a_reason_is_said_once_with_the_number_of_its_runs() -> None:
+def test_a_reason_is_given_once_with_the_number_of_its_runs() -> None:
     notes = [RunNote(f"tr-{index}", 0, f"PH{index % 3}", "needs 2,832 MB") for index in range(33)]
     lines = failure_lines([*notes, RunNote("tr-x", 1, "PH1", "it hung")])
     assert lines == [
