@@ -85,8 +85,9 @@ class Computer:
         (root / "etc/hostname").write_text(f"{name}\n")
         run("ip", "netns", "add", self._namespace)
         peer = ("peer", "name", "eth0", "netns", self._namespace)
-        run("ip", "link", "add", f"f-{name}", "type", "veth", *peer)
-        run("ip", "link", "set", f"f-{name}", "master", bridge, "up")
+        outer = f"{name[:4]}{os.getpid()}"  # a namespace vanishes some time after its end
+        run("ip", "link", "add", outer, "type", "veth", *peer)
+        run("ip", "link", "set", outer, "master", bridge, "up")
         for words in (
             ("addr", "add", f"{address}/24", "dev", "eth0"),
             ("link", "set", "eth0", "up"),
