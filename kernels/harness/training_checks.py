@@ -21,7 +21,7 @@ from kernels.harness.window_checks import conv_checks, pooling_checks
 def training_checks(seed: int) -> Iterator[KernelCheck]:
     """Yield checks of every training kernel, with shapes that are not multiples of a tile."""
     generator = np.random.default_rng(seed)
-    own = (_activations, _updates, _reductions, _shape_ops, _loads, _dense)
+    own = (_activations, _updates, _clipped_updates, _reductions, _shape_ops, _loads, _dense)
     for family in (*own, loss_checks, conv_checks, pooling_checks, norm_checks, sequence_checks):
         yield from family(generator)
 
@@ -121,6 +121,41 @@ def _updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
         (p, g, m, v),
         (updated, first, second),
         in_place=(0, 2, 3),
+    )
+
+
+def _clipped_updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
+    p, g, m = (draw(generator, 77) for _ in range(3))
+    v = np.abs(draw(generator, 77))
+    total = np.array([400.0], np.float32)
+    p64, g64, m64, v64 = (value.astype(np.float64) for value in (p, g, m, v))
+    limited = g64 * 0.5 * min(1.0, 3.0 / (0.5 * 20.0 + 1e-6))
+    first, second = 0.9 * m64 + 0.1 * limited, 0.999 * v64 + 0.001 * limited**2
+    updated = p64 * (1 - 0.1 * 0.2) - 0.1 * 2.0 * first / (np.sqrt(3.0 * second) + 1e-8)
+    yield KernelCheck(
+        "optimizers.cl",
+        "adamw",
+        (77,),
+        (77, 0.1, 0.9, 0.999, 1e-8, 2.0, 3.0, 0.2, 3.0, 0.5),
+        (p, g, m, v, total),
+        (updated, first, second),
+        in_place=(0, 2, 3),
+    )
+    values = draw(generator, 1000)
+    item = np.arange(1000) % (4 * GROUP)  # which work item adds a value
+    parts = np.bincount(item // GROUP, values.astype(np.float64) ** 2, 4)
+    yield KernelCheck(
+        "optimizers.cl", "squared_norm_parts", (4 * GROUP,), (1000,), (values,), (parts,), (GROUP,)
+    )
+    before = np.array([2.0], np.float32)
+    sums = parts.astype(np.float32)
+    yield KernelCheck(
+        "optimizers.cl",
+        "squared_norm_total",
+        (1,),
+        (4, 1),
+        (sums, before),
+        (sums.sum(dtype=np.float64, keepdims=True) + 2.0,),
     )
 
 

@@ -33,7 +33,7 @@ def iterate_measured_runs(
         .where(run.c.sweep == sweep_id, report.c.status.in_(wanted))
         .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
     )
-    with db.read() as connection:
+    with db.read(in_transaction=True) as connection:
         known = _KnownTrials(connection, sweep_id)
         rows = connection.execution_options(yield_per=200).execute(query)
         yield from _to_measured_runs(sweep_id, rows, known)

@@ -22,6 +22,7 @@ from orchestrator.supervisor.services import agent_process, services
 from orchestrator.supervisor.virtual_phones import virtual_phones
 from workloads.lab_settings import Lab
 
+PROCESSES = "/cgroup.procs"  # lists processes, which come and go
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_S = 3.0
 SETTINGS = f"[scheduler]\nlease_timeout_s = {LEASE_S}\n"
@@ -95,7 +96,10 @@ class Farm:
 
     def clocks(self, serial: str) -> dict[str, str]:
         """Return the last value of every kernel node that was written on a phone."""
-        return {write["path"]: write["new"] for write in self.journal(serial, "sysfs_write")}
+        writes = self.journal(serial, "sysfs_write")
+        return {
+            write["path"]: write["new"] for write in writes if not write["path"].endswith(PROCESSES)
+        }
 
 
 @contextmanager

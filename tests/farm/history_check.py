@@ -12,11 +12,10 @@ from typing import Any
 from orchestrator.decisions.states import RunState
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.results import telemetry_blob
-from tests.farm.conftest import Farm
+from tests.farm.conftest import PROCESSES, Farm
 from workloads.protocol.base import digest_of_bytes
 
 ENDED = {RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.BLOCKED, RunState.CANCELLED}
-PROCESSES = "/cgroup.procs"  # lists processes, which come and go
 FENCE, CLOCKS = "/fence.", "/cpufreq/"
 Skews = Mapping[str, float | None]  # error of each host's clock in seconds; None: it changed
 NO_SKEW: Skews = {}

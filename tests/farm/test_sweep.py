@@ -86,7 +86,9 @@ def _check_export(farm: Farm, sweep: str) -> None:
     assert all(float(row["value"]) > 0 for row in steps)
     assert {row["source"] for row in rows} == {"simulated"}
     path = farm.command("export", sweep, "-o", farm.lab.root / "figures.csv").stdout.strip()
-    assert path.endswith("figures.simulated.csv")
+    assert path.endswith("figures.csv")
+    path = farm.command("export", sweep, "-o", farm.lab.root).stdout.strip()
+    assert path.endswith(".simulated.csv")
     exported = farm.command("export", sweep, "--table", "ops", "-o", "-").stdout
     ops = list(csv.DictReader(io.StringIO(exported, newline="")))
     one_run = [op for op in ops if (op["trial"], op["repeat"]) == (ops[0]["trial"], "0")]

@@ -45,7 +45,7 @@ def body_of(streams: Sequence[LoadedStream]) -> str:
     idle = len(streams)
     lines.append(f"tensor {idle} float activation 0 1 1 zero")
     for number, each in enumerate(streams):
-        lines.append(f"op load -1 load : {number} : {number} {each.first} : 1 0")
+        lines.append(f"op load -1 load : {number} : {number} {each.first} {each.batch} : 1 0")
     lines.append(f"op forward 0 copy_scaled {idle} : {idle} : : 1")
     return a_body("\n".join(lines) + "\n", arena=ROOM * len(streams))
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_pyopencl_is_a_dependency_and_pocl_an_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "pyopencl" in project["dependencies"]
-    assert project["optional-dependencies"]["kernels"] == ["pyopencl[pocl]"]
+    assert project["optional-dependencies"]["kernels"] == ["pyopencl[pocl]", "ziglang"]
     assert not any("pocl" in name for name in project["dependencies"] if name != "pyopencl")
 
 

@@ -59,7 +59,8 @@ def check_learning(name: str, folder: Path) -> None:
     case = a_small_case(name)
     done, work = run_case(case, folder), cost_of(case)
     assert done["line"] == "done", done
-    most = 1.0 if name in TOO_SLOW_A_RATE else 0.97
+    # Adapters change little of a model with random values.
+    most = 1.0 if name in TOO_SLOW_A_RATE or name in ADAPTED else 0.97
     assert done["loss_last"] < most * done["loss_first"]
     assert (work.parameters, work.macs) == (done["parameters"], done["macs"])
     assert done["moved"] == done["learned"] or name in TOO_SLOW_A_RATE

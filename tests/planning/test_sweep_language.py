@@ -20,12 +20,12 @@ MATRIX = "matrix: {batch_size: [32, 64, 256], cores: [big2, big4]}\n"
 IDS = {
     "cambridge": "sw-1555dd83",
     "daily": "sw-db47c5bc",
-    "demo": "sw-523c9198",
+    "demo": "sw-efebfa43",
     "emdl21": "sw-d2a0e401",
     "infeasible": "sw-e18c6bc8",
     "inference": "sw-325e95b7",
     "smoke": "sw-4d6b13c2",
-    "tx2": "sw-0afcd1ec",
+    "tx2": "sw-e89896d1",
 }
 
 

@@ -26,7 +26,12 @@ from tests.virtual.conftest import JournalReader, StartPhone
 
 def test_list_names_every_profile() -> None:
     output = CliRunner().invoke(virtual, ["list"]).output
-    calibration = {line.split()[0]: line.split()[-1] for line in output.splitlines()}
+    kinds = ("calibrated", "extrapolated", "uncalibrated")
+    calibration = {
+        words[0]: next(word.strip(",:;") for word in words if word.strip(",:;") in kinds)
+        for words in map(str.split, output.splitlines())
+        if any(word.strip(",:;") in kinds for word in words)
+    }
     named = "meizu-16t xiaomi-mi-9 samsung-s8-plus redmi-note-9-pro huawei-mate-30 huawei-honor-8"
     named += " oneplus-nord oneplus-6 oneplus-8-pro nvidia-tx2"
     assert set(named.split()) <= set(calibration)
