@@ -27,7 +27,7 @@ def outcome(report: Report) -> MemoryOutcome | None:
         ("lenet", 16, {}, MemoryOutcome.FITS),
         ("vgg16", 32, {}, MemoryOutcome.TOO_LARGE),
         ("vgg16", 32, TRY, MemoryOutcome.SWAPS),
-        ("vgg16", 64, TRY, MemoryOutcome.NEVER_STARTS),
+        pytest.param("vgg16", 64, TRY, MemoryOutcome.NEVER_STARTS, marks=pytest.mark.slow),
         (
             "emdl-mobilenetv2",
             40,

@@ -33,6 +33,7 @@ def figures(done: LaneResult) -> dict[str, Metric]:
     return {metric.name: metric for metric in done.report.metrics}
 
 
+@pytest.mark.slow  # two runs of 20 s
 def test_the_rails_of_a_stock_pixel_add_up_to_the_battery_of_a_rooted_one(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:

@@ -241,6 +241,7 @@ def board_problems(farm: Farm) -> set[tuple[str, str]]:
     return {(item.host, item.problem) for item in board.problems} if board else set()
 
 
+@pytest.mark.slow  # two agents wait for their heartbeats
 def test_hosts_that_differ_from_the_lab_are_shown(farm: Farm) -> None:
     """Other versions, an unknown name, and a second agent of one name in another folder."""
     other = Lab.read(farm.lab.root.parent / "other", {})
