@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def linker_folder() -> str | None:
-    """Return a folder for PATH in which PoCL finds `ld`; None: there is no linker."""
+    """Return a folder for PATH in which PoCL finds `ld`, or None without a linker."""
     found = shutil.which("ld")
     if found is not None:
         return str(Path(found).parent)

@@ -94,21 +94,12 @@ class Adam(Optimizer):
 
 
 @dataclass(frozen=True)
-class AdamW(Optimizer):
-    """Adam with a weight decay of its own, on gradients whose common norm is limited."""
+class AdamW(Adam):
+    """Adam with a separate weight decay, on gradients whose common norm is limited."""
 
     tag: ClassVar[str] = "adamw"
-    learning_rate: float = 0.001
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-8
     weight_decay: float = 0.01
     clip_norm: float = 1.0
-
-    @property
-    def state_per_parameter(self) -> int:
-        """Both moments."""
-        return 2
 
     @property
     def flops_per_parameter(self) -> int:

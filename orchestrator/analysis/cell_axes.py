@@ -69,7 +69,7 @@ class CellAxis:
 
 
 def varying_axes(cells: Iterable[CellSettings]) -> tuple[CellAxis, ...]:
-    """Return the settings that differ between cells; one that another determines is no axis."""
+    """Return the settings that differ between cells, without those that follow from another."""
     known = list(cells)
     names = list(dict.fromkeys(name for cell in known for name in cell))
     found: list[CellAxis] = []

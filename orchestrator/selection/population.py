@@ -38,7 +38,7 @@ LINKS = {"flash-wifi": LinkDistribution(41_400.0, 24_800.0, 0.484, 0.701, 0.448)
 
 @dataclass(frozen=True)
 class Availability:
-    """When clients can take part: windows by client, repeated after a period; NaN is no window."""
+    """When clients can take part: windows by client, repeated after a period; NaN: none."""
 
     start_s: Array  # client, window; in ascending order
     end_s: Array

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+CHECKOUT = "root/farmhand"  # on either computer
 PACKAGES = "python3-venv,redis-server,postgresql,sudo,systemd,iproute2,procps,ca-certificates,udev"
 SYSTEMCTL = r"""#!/bin/sh
 # Starts and stops what the units name.
@@ -69,7 +70,7 @@ def make_root(folder: Path, wheels: Path) -> None:
     udevadm = folder / "usr/local/sbin/udevadm"
     udevadm.write_text("#!/bin/sh\n")
     udevadm.chmod(0o755)
-    checkout = folder / "root/farmhand"
+    checkout = folder / CHECKOUT
     ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "tests")
     shutil.copytree(ROOT, checkout, symlinks=True, ignore=ignored)
 
@@ -112,7 +113,7 @@ class Computer:
         enter = ("nsenter", "--target", self._pid, "--all", "--root", "--wd", "--")
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         given = [f"{key}={value}" for key, value in variables.items()]
-        line = f"cd /root/farmhand && {text}"
+        line = f"cd /{CHECKOUT} && {text}"
         command = (*enter, "env", "-i", f"PATH={path}", "HOME=/root", *given, "sh", "-c", line)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if check:
