@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -28,9 +28,14 @@ CLOCK_TOLERANCE = 0.01  # some drivers report a measured clock close to the requ
 _PARAMETER = re.compile(r"\b([a-z])[a-z]*(?:_[a-z]+)*=(\S+)")
 
 
-def display_names(phones: Sequence[KnownPhone]) -> dict[str, str]:
+def display_names(phones: Sequence[KnownPhone]) -> Mapping[str, str]:
     """Return a name for each phone: its model, and the end of its serial if two share a model."""
-    models = {phone.serial: safe_text(phone.facts.model, 60) or phone.serial for phone in phones}
+    return _display_names(tuple([(phone.serial, phone.facts.model) for phone in phones]))
+
+
+@lru_cache(4)
+def _display_names(known: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    models = {serial: safe_text(model, 60) or serial for serial, model in known}
     shared = Counter(models.values())
     return {
         serial: f"{model} {SERIAL_MARK}{serial[-4:]}" if shared[model] > 1 else model
@@ -63,12 +68,13 @@ BADGES = {
 
 def state_badge(phone: KnownPhone, now: datetime) -> StateBadge:
     """Return the badge of a phone; problems come before activity."""
-    if phone.health in BADGES:
+    if phone.health is not Health.GOOD and phone.health in BADGES:
         return BADGES[phone.health]
-    if phone.status.state not in (PhoneState.IDLE, PhoneState.BUSY):
+    status = phone.status
+    if status.state is PhoneState.BUSY:
+        return _stage_badge(status.stage)
+    if status.state is not PhoneState.IDLE:
         return BADGES["away"]
-    if phone.status.state is PhoneState.BUSY:
-        return _stage_badge(phone.status.stage)
     return BADGES["reserved" if is_reserved(phone, now) else "idle"]
 
 

@@ -155,14 +155,16 @@ def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
 
 
 def _phone_counts(snapshot: LabSnapshot, now: datetime) -> list[Piece]:
-    badges = [state_badge(phone, now) for phone in snapshot.view.phones]
-    counted = Counter((badge.order, badge.word.lower(), badge.style) for badge in badges)
+    counted = Counter([state_badge(phone, now) for phone in snapshot.view.phones])
     if not counted:
         return [("no phone yet; connect one, or: farm up --virtual", "dim")]
     names = {"quarant.": "quarantined"}
     return [
         (f"{names.get(word, word)} {number}  ", style)
-        for (_, word, style), number in sorted(counted.items())
+        for _, word, style, number in sorted(
+            (badge.order, badge.word.lower(), badge.style, number)
+            for badge, number in counted.items()
+        )
     ]
 
 

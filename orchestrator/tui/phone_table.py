@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
@@ -19,7 +18,7 @@ from orchestrator.app.phone_state_text import (
     state_badge,
 )
 from orchestrator.tui.sorting import window
-from orchestrator.tui.text_cells import Piece, fit, fit_name, line, rule, safe_cell
+from orchestrator.tui.text_cells import Piece, cells, fit, fit_name, line, rule, safe_cell
 from orchestrator.tui.ui_state import Ui
 
 TREND_HEARTBEATS, TREND_C = 8, 0.4
@@ -116,7 +115,7 @@ def phone_table(
     before = [column for column in COLUMNS if ui.width >= column.from_width]
     after = [column for column in AFTER if ui.width >= column.from_width]
     names = display_names(snapshot.view.phones)
-    longest = max((cell_len(name) for name in names.values()), default=MODEL_MIN)
+    longest = max(map(cells, names.values()), default=MODEL_MIN)
     name_cells = min(26, longest, max(MODEL_MIN, ui.width // 5))
     fixed = 2 + name_cells + 2 + sum(column.cells + 1 for column in (*before, *after))
     trial_cells = max(0, ui.width - fixed)

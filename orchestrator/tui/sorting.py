@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from orchestrator.app.lab_status import KnownPhone
@@ -26,8 +27,8 @@ def visible_phones(phones: Sequence[KnownPhone], ui: Ui, now: datetime) -> list[
         ),
         Sort.LEFT: lambda phone: LAST if remaining_s(phone) is None else remaining_s(phone),
     }
-    key = keys[ui.sort]
-    return sorted(matching, key=lambda phone: (key(phone), phone.serial))
+    # Sorting is stable: phones with the same key stay in the order of their serials.
+    return sorted(sorted(matching, key=attrgetter("serial")), key=keys[ui.sort])
 
 
 def position_of(phones: Sequence[KnownPhone], selected: str) -> int:

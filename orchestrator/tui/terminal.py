@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from orchestrator.tui.text_cells import in_ascii
@@ -34,6 +35,7 @@ class Terminal:
         self._console = Console(
             file=os.fdopen(os.dup(out), "w", encoding="utf-8"), force_terminal=True, highlight=False
         )
+        self._style_codes: dict[Style | None, tuple[str, str]] = {}
         self._drawn: list[Text] = []
         self._before: list[Any] = []
         self._wake_read, self._wake_write = os.pipe()
@@ -106,9 +108,20 @@ class Terminal:
         self._write("\x1b[2J")
 
     def _render(self, text: Text) -> str:
-        with self._console.capture() as capture:
-            self._console.print(text, end="", soft_wrap=True)
-        return capture.get()
+        parts: list[str] = []
+        for content, style, _ in text.render(self._console):
+            before, after = self._codes(style)
+            parts += before, content, after
+        return "".join(parts)
+
+    def _codes(self, style: Style | None) -> tuple[str, str]:
+        """Return what stands before and after a text of a style; Rich is asked once per style."""
+        if style not in self._style_codes:
+            with self._console.capture() as capture:
+                self._console.print(Text("x", style or "", end=""), end="")
+            before, _, after = capture.get().partition("x")
+            self._style_codes[style] = before, after
+        return self._style_codes[style]
 
     def _enter(self) -> None:
         tty.setcbreak(self._keys)

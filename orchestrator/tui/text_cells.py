@@ -6,7 +6,7 @@ Text from phones and hosts goes through `safe_cell`; no function interprets mark
 from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
+from rich.text import Span, Text
 
 from orchestrator.app.phone_state_text import SERIAL_MARK
 from workloads.text import safe_text
@@ -25,11 +25,16 @@ def safe_cell(text: object, limit: int = 200) -> str:
     return safe_text(text, limit)
 
 
+def cells(text: str) -> int:
+    """Return how many cells of the screen a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def fit(text: str, width: int, right: bool = False) -> str:
     """Pad or cut text to exactly this many cells; a cut ends with an ellipsis."""
     if width <= 0:
         return ""
-    length = len(text) if text.isascii() else cell_len(text)
+    length = cells(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…"
     gap = " " * (width - length)
@@ -46,26 +51,26 @@ def fit_name(name: str, cells: int) -> str:
 
 def line(width: int, *pieces: Piece) -> Text:
     """Return one line of exactly this width."""
-    text = Text(no_wrap=True, overflow="crop", end="")
-    left = width
+    shown, spans, at, left = "", [], 0, width
     for piece, style in pieces:
         content = piece
         if left <= 0:
             break
         if not content.isprintable():  # last line of defence against terminal control sequences
             content = safe_cell(content, 1000)
-        length = len(content) if content.isascii() else cell_len(content)
-        shown = content if length <= left else fit(content, left)
-        text.append(shown, style)
-        left -= min(length, left)
-    if left > 0:
-        text.append(" " * left)
-    return text
+        length = cells(content)
+        if length > left:
+            content, length = fit(content, left), left
+        shown += content
+        if style:
+            spans.append(Span(at, len(shown), style))
+        at, left = len(shown), left - length
+    return Text(shown + " " * left, spans=spans, no_wrap=True, overflow="crop", end="")
 
 
 def between(width: int, left: Sequence[Piece], right: Sequence[Piece]) -> Text:
     """Return a line with text at both ends; if it is too narrow, the right end is kept."""
-    right_cells = sum(cell_len(text) for text, _ in right)
+    right_cells = sum(cells(text) for text, _ in right)
     both = line(max(0, width - right_cells - 1), *left)
     both.append(" ")
     both.append_text(line(right_cells, *right))
