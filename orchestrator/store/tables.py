@@ -100,7 +100,7 @@ class RunRow(SQLModel, table=True):
         Index(
             "one_lease_per_phone",
             "phone",
-            unique=True,
+            unique=True,  # guard: one-lease-per-phone
             sqlite_where=text("state = 'leased'"),
             postgresql_where=text("state = 'leased'"),
         ),
@@ -136,7 +136,7 @@ class ReportRow(SQLModel, table=True):
             "one_accepted_report_per_run",
             "trial",
             "repeat",
-            unique=True,
+            unique=True,  # guard: one-accepted-report-per-run
             sqlite_where=text("status = 'accepted'"),
             postgresql_where=text("status = 'accepted'"),
         ),

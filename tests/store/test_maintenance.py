@@ -1,6 +1,5 @@
 """Removal, retention, backup, restoration and migration, on SQLite and on PostgreSQL."""
 
-import base64
 import io
 import threading
 from datetime import UTC, datetime, timedelta
@@ -19,10 +18,9 @@ from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
 from orchestrator.store.backup import restore_rows, snapshot
 from orchestrator.store.budget_pauses import pause_overspent
-from orchestrator.store.compressed_text import DICTIONARY, decompress_text
+from orchestrator.store.compressed_text import DICTIONARY
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.ingest import store_parcels
-from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.operator_change import Actor
 from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
 from orchestrator.supervisor.lab_process import lab_lock
@@ -198,51 +196,6 @@ def test_a_restoration_that_fails_changes_nothing(store: Database) -> None:
     with pytest.raises(Exception, match="(?i)null"):
         restore_rows(store, SCHEMA, rows_of, replace=True)
     assert dump(store) == before
-
-
-def as_first_schema(rows: Tables) -> Tables:
-    """Return the rows of a store as the first schema had them."""
-    name_of = {row["id"]: row["name"] for row in rows["metric_name"]}
-    origin_of = {row["id"]: row for row in rows["metric_origin"]}
-    run_of = {row["id"]: row for row in rows["run"]}
-    metrics = []
-    for value in rows["metric_value"]:
-        origin, of_run = origin_of[value["origin"]], run_of[value["run"]]
-        metrics.append(
-            {
-                "trial": of_run["trial"],
-                "repeat": of_run["repeat"],
-                "name": name_of[value["name"]],
-                "value": value["value"],
-                "unit": "ms",
-                "source": origin["source"],
-                "model": origin["model"] or None,
-                "error_rel": None if origin["error_rel"] < 0 else origin["error_rel"],
-                "grade": origin["grade"],
-            }
-        )
-    first = {name: [dict(row) for row in found] for name, found in rows.items()}
-    for name in ("token", "metric_name", "metric_origin", "metric_value"):
-        del first[name]
-    for row in first["sweep"]:
-        del row["pinned"], row["notify"]
-    for row in first["chunk"]:
-        del row["received_at_s"]
-    for row in first["report"]:
-        row["payload"] = decompress_text(base64.b64decode(row["payload"]))
-    return first | {"metric": metrics}
-
-
-def test_data_of_the_first_schema_is_migrated(store: Database, other: str) -> None:
-    _, kept = store_two_sweeps(store)
-    first = as_first_schema(dump(store))
-    migrated = Database(other)
-    restore_rows(migrated, "0001", lambda table: first.get(table, []), replace=False)
-    migrated.check()
-    assert as_first_schema(dump(migrated)) == first
-    assert results.measured_runs(migrated, kept) == results.measured_runs(store, kept)
-    assert metric_values(migrated) == metric_values(store)
-    migrated.close()
 
 
 def test_two_centres_may_migrate_an_empty_store_at_once(other: str) -> None:
