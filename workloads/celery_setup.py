@@ -8,16 +8,19 @@ prefetch, JSON only, no remote control.
 """
 
 import logging
+import signal
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
+from celery.apps.worker import Worker
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.worker import state as worker_state
 from celery.worker.consumer import Consumer
 from kombu.entity import Queue
 from kombu.exceptions import KombuError
@@ -38,10 +41,33 @@ warnings.simplefilter("ignore", SecurityWarning)
 warnings.simplefilter("ignore", CPendingDeprecationWarning)
 
 
+class SilentWorker(Worker):  # type: ignore[misc]
+    """A worker that a signal stops; Celery's own handlers write to the terminal."""
+
+    def install_platform_tweaks(self, worker: Any) -> None:
+        """Stop at the first signal; those that are ignored, such as after nohup, stay ignored."""
+
+        def stop(number: int, _: object) -> None:
+            if worker_state.should_stop is None:
+                worker_state.should_stop = 0
+                name = signal.Signals(number).name
+                details = {"sig": name, "how": "Warm", "exitcode": 0}
+                signals.worker_shutting_down.send(sender=worker.hostname, **details)
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, stop)
+
+
 class FarmCelery(Celery):  # type: ignore[misc]
-    """A Celery application whose messages ask for no reply."""
+    """A Celery application whose messages ask for no reply, with a silent worker."""
 
     thread_oid = ""
+
+    @cached_property
+    def Worker(self) -> Any:  # noqa: N802 - Celery's name
+        """Return the class of this application's worker."""
+        return self.subclass_with_self(SilentWorker, name="Worker", reverse="Worker")
 
 
 def celery_app(name: str, broker: str) -> FarmCelery:

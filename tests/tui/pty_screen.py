@@ -123,7 +123,7 @@ def open_screen(
     words: list[str], columns: int = 80, lines: int = 24, **variables: str
 ) -> Iterator[PtyScreen]:
     """Run a program in its own terminal."""
-    environment = {**os.environ, "TERM": "xterm-256color", "TZ": "UTC", **variables}
+    environment = {**os.environ, "TERM": "xterm-256color", "TZ": "UTC", "HISTFILE": "", **variables}
     pid, fd = pty.fork()
     if pid == 0:
         set_size(0, columns, lines)
