@@ -130,4 +130,7 @@ def test_farm_up_d_runs_a_lab_until_farm_down(tmp_path: Path) -> None:
         assert "agent started" in farm("logs", "agent")
     finally:
         assert "queued runs stay queued" in farm("down")
+    logs = [file.read_text() for file in (tmp_path / "lab" / "logs").glob("*.log")]
+    assert len(logs) > 4
+    assert not any("shutdown (MainProcess)" in text for text in logs)  # Celery's own line
     check_nothing_left(tmp_path)
