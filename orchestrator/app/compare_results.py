@@ -31,26 +31,8 @@ from orchestrator.store.metric_rows import metric_values
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
-__all__ = [
-    "RUNS_PER_SIDE",
-    "CompareRequest",
-    "Comparison",
-    "ComparisonTable",
-    "ComparisonVerdict",
-    "Finding",
-    "FleetGroup",
-    "FleetRow",
-    "GroupBy",
-    "MeasuredRun",
-    "MetricHistory",
-    "check_split_half",
-    "compare_results",
-    "exclusions_text",
-    "fleet_findings",
-    "fleet_groups",
-    "list_trends",
-    "median",
-]
+__all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "Finding", "FleetRow"]
+__all__ += ["fleet_findings", "median"]
 
 
 @dataclass(frozen=True)

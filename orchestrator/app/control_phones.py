@@ -23,32 +23,6 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Command, CommandKind, PhoneState
 from workloads.text import safe_text
 
-__all__ = [
-    "CommandKind",
-    "CommandOutcome",
-    "KnownPhone",
-    "OperatorChange",
-    "check_phone",
-    "commission_phone",
-    "connect_phone",
-    "disconnect_phone",
-    "find_command_outcome",
-    "find_phone",
-    "list_phones",
-    "list_unusable_phones",
-    "match_serial",
-    "pair_phone",
-    "quarantine_phone",
-    "read_tuning_file",
-    "release_phone",
-    "reserve_phone",
-    "restore_phone",
-    "retire_phone",
-    "tag_phone",
-    "tune_phone",
-    "unreserve_phone",
-]
-
 RESULT_POLL_S = 0.1
 CHECK_TIMEOUT_S = 90.0
 TUNING_TIMEOUT_S = 300.0

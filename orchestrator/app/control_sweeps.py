@@ -15,27 +15,7 @@ from orchestrator.store.sweep_queries import RunNote, SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
 
-__all__ = [
-    "PRIORITY_MAX",
-    "AuditEntry",
-    "MeasuredRun",
-    "OperatorChange",
-    "RunNote",
-    "RunState",
-    "SweepDetails",
-    "SweepState",
-    "SweepSummary",
-    "cancel_sweep",
-    "find_sweep",
-    "list_audit",
-    "list_sweeps",
-    "pause_sweep",
-    "publish_change",
-    "resume_sweep",
-    "retry_sweep",
-    "set_sweep_priority",
-    "show_sweep",
-]
+__all__ = ["PRIORITY_MAX", "SweepState"]
 
 SweepAction = Callable[[Database, str, Actor], OperatorChange]
 

@@ -26,8 +26,6 @@ from orchestrator.store.sweep_queries import SweepSummary
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
-__all__ = ["BadBundle", "ImportResult", "import_bundle", "write_sweep_bundle"]
-
 SWEEP_ID = r"sw-[0-9a-f]{8}"
 README = """# {name}
 

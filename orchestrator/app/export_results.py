@@ -31,20 +31,6 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 from workloads.text import safe_text
 
-__all__ = [
-    "Export",
-    "ExportRequest",
-    "ReportFile",
-    "SweepSummary",
-    "incomplete_text",
-    "page_of_sweep",
-    "prepare_export",
-    "prepare_report",
-    "recorded_runs",
-    "result_files",
-    "write_export",
-]
-
 TRACES_MAX = 200  # runs whose telemetry a report draws: one per phone and cell
 ENERGY_METRIC = "energy_per_step_mj"
 

@@ -24,20 +24,7 @@ from orchestrator.store.removal import PrunedData
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
-__all__ = [
-    "SCHEMA",
-    "BadBundle",
-    "OperatorChange",
-    "PrunedData",
-    "pin_sweep",
-    "prune_store",
-    "remove_phone",
-    "remove_sweep",
-    "restore_store",
-    "stored_schema",
-    "unpin_sweep",
-    "write_backup",
-]
+__all__ = ["SCHEMA"]
 
 
 @operation(Role.OPERATOR)

@@ -9,13 +9,7 @@ from orchestrator.store.notices import DeliveryState, StoredNotice
 from workloads.protocol.faults import InvalidRequest
 from workloads.service_settings import NoticeKind, NoticeSettings
 
-__all__ = [
-    "DeliveryState",
-    "StoredNotice",
-    "check_targets",
-    "list_notices",
-    "send_test_notice",
-]
+__all__ = ["DeliveryState"]
 
 NOTICES_MAX = 1000
 

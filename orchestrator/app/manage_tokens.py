@@ -12,20 +12,6 @@ from orchestrator.store.operator_change import OperatorChange
 from orchestrator.store.tokens import TokenRecord
 from workloads.protocol.faults import InvalidRequest
 
-__all__ = [
-    "NewLoginLink",
-    "NewToken",
-    "OperatorChange",
-    "TokenRecord",
-    "add_login_link",
-    "add_token",
-    "authenticate",
-    "begin_session",
-    "list_tokens",
-    "require_role",
-    "revoke_token",
-]
-
 DAYS_MAX = 3650.0
 CODE_MINUTES = 15
 SESSION_DAYS = 30

@@ -39,19 +39,7 @@ from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.text import safe_text
 
-__all__ = [
-    "BadSweep",
-    "DurationRange",
-    "FetchFile",
-    "PhoneEstimate",
-    "SkippedPhone",
-    "Sweep",
-    "SweepName",
-    "SweepPlan",
-    "check_sweep",
-    "fetch_no_file",
-    "plan_sweep",
-]
+__all__ = ["BadSweep", "DurationRange"]
 
 TIMINGS_MAX = 20_000  # only the newest runs are used
 LARGEST_TRIALS = 12  # of a phone that a twin is asked about, because they may be too slow

@@ -6,8 +6,6 @@ from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.dispatch.status_message import LabStatus
 
-__all__ = ["LabStatus", "list_connected_phones", "read_status_board"]
-
 if TYPE_CHECKING:
     from workloads.protocol.messages import PhoneStatus
 

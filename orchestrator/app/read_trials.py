@@ -17,17 +17,7 @@ from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.telemetry import read_telemetry
 from workloads.protocol.verdict import Validity
 
-__all__ = [
-    "AttemptReport",
-    "ChartRow",
-    "RunChart",
-    "RunState",
-    "TrialDetails",
-    "TrialSummary",
-    "Validity",
-    "list_trials",
-    "show_trial",
-]
+__all__ = ["ChartRow"]
 
 
 @dataclass(frozen=True)

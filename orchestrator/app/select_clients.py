@@ -63,35 +63,8 @@ from orchestrator.store import results, sweep_queries
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState
 
-__all__ = [
-    "LINKS",
-    "POLICY_METRICS",
-    "ClientTable",
-    "ContestRow",
-    "ExportCheck",
-    "LinkDistribution",
-    "LocalWork",
-    "PolicyDelta",
-    "PolicyMetric",
-    "PopulationPlan",
-    "RankingAgreement",
-    "Recommendation",
-    "RoundEstimate",
-    "RoundRequest",
-    "SimulationOutcome",
-    "SimulationPlan",
-    "SimulationResult",
-    "WorkloadChoice",
-    "WrittenExport",
-    "choose_clients",
-    "client_states",
-    "compare_policies",
-    "export_clients",
-    "read_clients",
-    "run_contest",
-    "simulate_selection",
-    "verify_export",
-]
+__all__ = ["LINKS", "POLICY_METRICS", "ExportCheck", "LinkDistribution", "PolicyDelta"]
+__all__ += ["RoundEstimate", "verify_export"]
 
 
 @dataclass(frozen=True)
