@@ -49,6 +49,7 @@ class BundleChecker:
         self._runs: dict[tuple[str, int], RunState] = {}
         self._blobs: set[str] = set()
         self._accepted: list[Report] = []
+        self._accepted_runs: set[tuple[str, int]] = set()
 
     def check(self, table: Table, row: Mapping[str, Any]) -> Row:
         """Return the values of a row for the store; InvalidRequest says what is wrong."""
@@ -135,6 +136,8 @@ class BundleChecker:
             _require(message.fault is None and message.verdict is not None, "it has no verdict")
             objection = metric_objection(message.metrics, None)
             _require(not objection, objection)
+            _require(key not in self._accepted_runs, "its run is accepted twice")
+            self._accepted_runs.add(key)
             self._accepted.append(message)
         if message.telemetry is not None:
             self._blobs.add(message.telemetry)

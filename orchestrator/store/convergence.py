@@ -10,8 +10,8 @@ from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
 from orchestrator.store.metric_codes import name_code
 from orchestrator.store.tables import metric_value, report, run, trial
+from orchestrator.store.trial_queries import cell_of
 from orchestrator.sweepfile.policy import Policy, StopRule
-from workloads.protocol.condition import Condition
 from workloads.protocol.messages import Event, EventKind
 from workloads.protocol.verdict import Validity
 
@@ -74,7 +74,7 @@ def _is_baseline(row: Row[Any], policy: Policy) -> bool:
 
 def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list[float]:
     """Return the stop rule's metric of every valid run of the trial, in the order of repeats."""
-    name = rule.metric or Condition.model_validate(row.condition).headline
+    name = rule.metric or cell_of(connection, row).headline
     same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     query = (
         select(metric_value.c.value)

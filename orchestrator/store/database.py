@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
-    Column,
     Connection,
     Engine,
-    Float,
-    Integer,
     Table,
     create_engine,
     event,
@@ -127,9 +124,6 @@ class Database:
             text = f"{into} VALUES ({marks}) ON CONFLICT DO NOTHING"
             connection.exec_driver_sql(text, list(rows))
             return
-        if all(isinstance(table.c[name].type, Integer | Float) for name in columns):
-            _bulk_insert_numbers(connection, into, [table.c[name] for name in columns], rows)
-            return
         types = {name: str(table.c[name].type.compile(connection.dialect)) for name in columns}
         fields = ", ".join(
             f"{quote(name)} {'TEXT' if kind == 'JSON' else kind}" for name, kind in types.items()
@@ -221,20 +215,6 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
-
-
-def _bulk_insert_numbers(
-    connection: Connection, into: str, columns: Sequence[Column[Any]], rows: Sequence[PlainRow]
-) -> None:
-    """Insert rows of numbers as one array per column: half the work of JSON on both sides."""
-    arrays = []
-    for values in zip(*rows, strict=True):
-        if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-            raise ValueError("a number is not finite")
-        arrays.append(f"{{{','.join(map(repr, values))}}}")
-    casts = (f"%s::{column.type.compile(connection.dialect)}[]" for column in columns)
-    text = f"{into} SELECT * FROM unnest({', '.join(casts)}) ON CONFLICT DO NOTHING"
-    connection.exec_driver_sql(text, tuple(arrays))
 
 
 def schema_version(connection: Connection) -> str | None:

@@ -25,9 +25,8 @@ from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
 from orchestrator.store.tables import phone, run, sweep, trial
-from orchestrator.store.trial_queries import trial_label
+from orchestrator.store.trial_queries import CellTexts, cell_of
 from orchestrator.sweepfile.policy import Policy
-from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.messages import (
     AnyParcel,
@@ -44,8 +43,7 @@ from workloads.protocol.verdict import Validity
 from workloads.units import step_time_text
 
 _TRIAL_COLUMNS = (
-    *(trial.c.case, trial.c.case_digest, trial.c.condition, trial.c.condition_digest),
-    *(trial.c.stop_rule, trial.c.stop_reason),
+    *(trial.c.case_digest, trial.c.condition_digest, trial.c.stop_rule, trial.c.stop_reason),
 )
 # Statements of the busy path are built once; building one costs as much as running it.
 _REPORTED: BindParameter[Any] = bindparam("runs", expanding=True)
@@ -237,7 +235,8 @@ class _ReportBatch:
         status = _status(report, decision)
         self._result.reports[status] += 1
         self._report_rows.append(report_row(report, status))
-        self._result.events.append(_event(report, row, status, decision))
+        cell = cell_of(self._connection, row)
+        self._result.events.append(_event(report, row, status, decision, cell))
         if decision is None:
             return
         self._current.append(report)
@@ -375,25 +374,14 @@ def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
     }
 
 
-_cells: dict[tuple[str, str], tuple[str, str]] = {}  # by the digests of case and condition
-CELLS_MAX = 10_000
-
-
-def _cell_texts(row: Row[Any]) -> tuple[str, str]:
-    """Return the label of a trial and the name of its headline metric, from memory if possible."""
-    key = (row.case_digest, row.condition_digest)
-    if key not in _cells:
-        if len(_cells) > CELLS_MAX:
-            _cells.clear()
-        headline = Condition.model_validate(row.condition).headline
-        _cells[key] = (trial_label(row.case, row.condition), headline)
-    return _cells[key]
-
-
 def _event(
-    report: Report, row: Row[Any], status: ReportStatus, decision: RetryDecision | None
+    report: Report,
+    row: Row[Any],
+    status: ReportStatus,
+    decision: RetryDecision | None,
+    cell: CellTexts,
 ) -> Event:
-    label, headline = _cell_texts(row)
+    label, headline = cell
     text = f"{label}, block {row.block + 1}"
     step = next((metric for metric in report.metrics if metric.name == headline), None)
     if status == ReportStatus.ACCEPTED and step is not None:

@@ -33,7 +33,11 @@ def name_code(name: str) -> ScalarSelect[Any]:
 def insert_metrics(
     db: Database, connection: Connection, reports: Sequence[tuple[int, Report]]
 ) -> None:
-    """Store the metrics of accepted reports, each with the id of its run."""
+    """Store the metrics of accepted reports, each with the id of its run.
+
+    The caller has locked the runs. A run is accepted once and a report has a metric once, so the
+    rows are new: letting PostgreSQL look for conflicts takes as long as the insert.
+    """
     metrics = [(run, metric) for run, report in reports for metric in report.metrics]
     if not metrics:
         return
@@ -44,7 +48,18 @@ def insert_metrics(
         (run, names[metric.name,], metric.value, origins[key])
         for (run, metric), key in zip(metrics, keys, strict=True)
     ]
-    db.bulk_insert_new(connection, metric_value, ("run", "name", "value", "origin"), rows)
+    _insert_numbers(connection, rows)
+
+
+def _insert_numbers(connection: Connection, rows: Sequence[tuple[int, int, float, int]]) -> None:
+    """Insert rows of metric values; to PostgreSQL as one array per column."""
+    into = f"INSERT INTO {metric_value.name} (run, name, value, origin)"
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"{into} VALUES (?, ?, ?, ?)", list(rows))
+        return
+    arrays = [f"{{{','.join(map(repr, values))}}}" for values in zip(*rows, strict=True)]
+    casts = "%s::INTEGER[], %s::INTEGER[], %s::FLOAT[], %s::INTEGER[]"
+    connection.exec_driver_sql(f"{into} SELECT * FROM unnest({casts})", tuple(arrays))
 
 
 def _origin(metric: Metric) -> Key:

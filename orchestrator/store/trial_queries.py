@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import Connection, Row, and_, func, select
 
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store.database import Database, as_utc
@@ -45,6 +45,30 @@ class AttemptReport:
 def trial_label(case: Any, condition: Any) -> str:
     """Return a trial's short name, from its stored case and condition."""
     return f"{Case.model_validate(case).label} {Condition.model_validate(condition).label}"
+
+
+class CellTexts(NamedTuple):
+    """What is said about a case under a condition."""
+
+    label: str
+    headline: str  # the metric that answers the question of its protocol
+
+
+_cells: dict[tuple[str, str], CellTexts] = {}  # by the digests of case and condition
+CELLS_MAX = 10_000
+
+
+def cell_of(connection: Connection, row: Row[Any]) -> CellTexts:
+    """Return the cell of a run's trial, from memory if possible: every report asks for it."""
+    key = (row.case_digest, row.condition_digest)
+    if key not in _cells:
+        if len(_cells) > CELLS_MAX:
+            _cells.clear()
+        stored = select(trial.c.case, trial.c.condition).where(trial.c.id == row.trial)
+        case, condition = connection.execute(stored).one()
+        headline = Condition.model_validate(condition).headline
+        _cells[key] = CellTexts(trial_label(case, condition), headline)
+    return _cells[key]
 
 
 def find_trial(db: Database, prefix: str) -> str:

@@ -322,6 +322,7 @@ HOSTILE_ROWS = [
     ("report", of_first(validity="excellent"), "another validity"),
     ("report", of_first(started_at_s=1.0), "another started_at_s"),
     ("report", forged_payload, "not in the bundle"),
+    ("report", lambda rows: rows.extend([{**row} for row in rows]), "accepted twice"),
     ("chunk", of_first(digest="f" * 64), "not in the bundle"),
     ("chunk", of_first(part=-1), "its number"),
     ("chunk", of_first(data="%%%"), "part 'chunk'"),
