@@ -27,7 +27,7 @@ from orchestrator.study.claim_table import (
 )
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
 from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
-from orchestrator.study.study_catalogue import Study, all_studies, find_study
+from orchestrator.study.study_catalogue import Claim, Study, all_studies, find_study
 from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
@@ -37,6 +37,7 @@ from workloads.protocol.telemetry import Telemetry, read_telemetry
 __all__ = [
     "HEADINGS",
     "TOPIC_HEADINGS",
+    "Claim",
     "ClaimRow",
     "NothingMatches",
     "Study",

@@ -15,7 +15,7 @@ from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.run_study import ClaimRow, Study, StudyAnswer
+    from orchestrator.app.run_study import Claim, ClaimRow, Study, StudyAnswer
     from orchestrator.commands.study_targets import StudyTarget
 
 SPEED = 500.0
@@ -30,7 +30,7 @@ _external_option = click.option(
 
 @click.group()
 def study() -> None:
-    """Reproduce three published studies on your phones."""
+    """Reproduce published studies on your phones."""
 
 
 @study.command("list")
@@ -76,11 +76,19 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
             (
                 *(claim.text, claim.published, claim.form or "", claim.published_on),
                 *(shown.place_of(claim), shown.citation_of(claim)),
+                _self_check_text(claim),
             )
             for claim in shown.claims
         ]
-        headings = ("CLAIM", "PUBLISHED", "FORM", "PUBLISHED ON", "PLACE", "CITATION")
+        headings = ("CLAIM", "PUBLISHED", "FORM", "PUBLISHED ON", "PLACE", "CITATION", "CHECK")
         print_table(headings, rows)
+
+
+def _self_check_text(claim: "Claim") -> str:
+    if claim.self_check is None:
+        return ""
+    verdict = "contradicts itself" if claim.contradicts_itself else "agrees"
+    return f"{verdict}: {claim.self_check.result}"
 
 
 @study.command()

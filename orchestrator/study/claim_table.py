@@ -27,6 +27,7 @@ from orchestrator.study.study_catalogue import (
 from workloads.protocol.metrics import Source
 
 REPLAY = "calibration replay"
+CONTRADICTS = "the source contradicts itself"
 HEADINGS = ("CLAIM", "PUBLISHED", "PHONE", "RESULT", "RUNS", "SOURCE", "COMPARISON")
 
 
@@ -47,6 +48,7 @@ class Agreement(StrEnum):
     NOT_COMPARABLE = "not_comparable"
     OTHER_DEVICE = "other_device"
     NOTHING_PUBLISHED = "nothing_published"
+    CONTRADICTORY = "contradictory"
 
 
 _AGREEMENT_TEXTS = {
@@ -61,6 +63,7 @@ _AGREEMENT_TEXTS = {
     Agreement.NOT_COMPARABLE: "not comparable",
     Agreement.OTHER_DEVICE: "a claim about phones' GPUs; this device is not one",
     Agreement.NOTHING_PUBLISHED: "no published number",
+    Agreement.CONTRADICTORY: "not judged",
 }
 
 
@@ -112,14 +115,16 @@ class ClaimRow:
             return Agreement.UNAVAILABLE
         if self.claim.only_gpu and self.result.provenance.source is Source.HOST:
             return Agreement.OTHER_DEVICE
+        if self.claim.contradicts_itself:
+            return Agreement.CONTRADICTORY
         return _agreement(self.claim, self.result)
 
     @property
     def comparison(self) -> str:
         """The comparison with the published result, for a table."""
         if self.result is None:
-            return f"unavailable: {self.missing.text if self.missing else ''}"
-        text = _agreement_text(self.agreement, self.claim, self.result)
+            return f"unavailable: {self.missing.text if self.missing else ''}{self._contradiction}"
+        text = _agreement_text(self.agreement, self.claim, self.result) + self._contradiction
         if self.is_replay:
             return f"{REPLAY}, {text}"
         if self.claim.only_this_phone and not is_same_model(self.claim.own_model, self.model):
@@ -128,11 +133,16 @@ class ClaimRow:
         return text
 
     @property
+    def _contradiction(self) -> str:
+        check = self.claim.self_check
+        return "" if check is None or check.agrees else f"; {CONTRADICTS}: {check.result}"
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """The row under HEADINGS."""
         runs = str(self.result.n) if self.result else ""
         published = f"{self.claim.published} ({self.claim.published_on})"
-        comparison = self.missing.text if self.missing else self.comparison
+        comparison = self.comparison.removeprefix("unavailable: ")
         text = self.claim.text
         return (text, published, self.model, self.result_text, runs, self.source, comparison)
 
@@ -158,6 +168,8 @@ class ClaimRow:
             "agreement": self.agreement.value,
             "gap": self.missing.gap.value if self.missing else None,
             "comparison": self.comparison,
+            "contradicts_itself": self.claim.contradicts_itself,
+            "self_check": self.claim.self_check.result if self.claim.self_check else None,
         }
 
 

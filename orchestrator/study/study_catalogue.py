@@ -16,12 +16,14 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from orchestrator.study.self_check import SelfCheck
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadFile, InvalidRequest
 
 STUDIES_FOLDER = files("orchestrator.study") / "studies"
 NATIVE, OPENCL = "native", "opencl"
-# What the three studies measured: M the TX2 study, E EMDL'21, G Cambridge.
+# What was measured: M by the TX2 study, E by EMDL'21, G by Cambridge, F by freqbench, H in smaller
+# publications.
 TOPICS = {
     "M1": "utilisation of each CPU core",
     "M2": "utilisation of the GPU",
@@ -55,6 +57,10 @@ TOPICS = {
     "G5": "limits of the kernels",
     "F1": "energy per work over clocks",
     "F2": "work per MHz of neighbouring clock steps",
+    "H1": "a small decoder trained on one core",
+    "H2": "low-rank adapters compared with full training",
+    "H3": "GPU compared with CPU where operands are copied",
+    "H4": "the first minute compared with the thirtieth",
 }
 
 Settings = dict[str, str | int]
@@ -133,6 +139,9 @@ class Claim(WireModel):
         default=False, description="the value holds for phones' GPUs, not for a computer's device"
     )
     topic: str = Field(default="", description="key of TOPICS, if its study has several")
+    self_check: SelfCheck | None = Field(
+        default=None, description="arithmetic on the publication's own numbers"
+    )
 
     @model_validator(mode="after")
     def _states_one_result(self) -> Self:
@@ -147,6 +156,11 @@ class Claim(WireModel):
     def own_model(self) -> str:
         """The model that it was published for."""
         return self.model or self.published_on
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether the publication's own numbers do not agree with each other."""
+        return self.self_check is not None and not self.self_check.agrees
 
     @property
     def states_result(self) -> bool:

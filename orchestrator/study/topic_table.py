@@ -1,10 +1,10 @@
-"""One table of everything that the three studies measured: one row per topic."""
+"""One table of everything that the studies measured: one row per topic."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.study.claim_evaluators import is_same_model
-from orchestrator.study.claim_table import Agreement, ClaimRow
+from orchestrator.study.claim_table import CONTRADICTS, Agreement, ClaimRow
 from orchestrator.study.study_catalogue import TOPICS, Study
 
 HEADINGS = (
@@ -74,6 +74,8 @@ def holds_text(row: ClaimRow) -> str:
         return "yes" if 1 / CLOSE <= ratio <= CLOSE else f"{ratio:.2g} × published"
     if agreement in _PARTLY:
         return "partly"
+    if agreement is Agreement.CONTRADICTORY:
+        return CONTRADICTS
     return "" if agreement in _NOT_COMPARED else "no"
 
 
@@ -105,10 +107,11 @@ def _topic_row(
 
 
 def _quality(row: ClaimRow) -> tuple[bool, ...]:
-    """Order rows: answered, with a published number, on the published phone, not a replay."""
+    """Order rows: answered, with a sound published number, on its phone, not a replay."""
     return (
         row.result is not None,
         row.claim.states_result,
+        not row.claim.contradicts_itself,
         is_same_model(row.claim.own_model, row.model),
         not row.is_replay,
     )

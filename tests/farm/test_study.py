@@ -31,7 +31,7 @@ def test_the_documented_study_commands_work(
         code, out, err = run_in_process(*replaced)
         assert code == 0, f"{words}: {err}"
         outputs[words[1]] = out
-    assert len(outputs["list"].splitlines()) - 1 == 22
+    assert len(outputs["list"].splitlines()) - 1 == 26
     assert "EMDL'21" in outputs["show"]
     assert SHORT in outputs["run"]
     for text in (outputs["run"], outputs["report"]):

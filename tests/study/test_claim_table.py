@@ -17,6 +17,7 @@ from orchestrator.study.evidence import (
 )
 from orchestrator.study.kernel_evidence import THIS_COMPUTER, training_observations
 from orchestrator.study.study_catalogue import Claim, ClaimForm, Study
+from orchestrator.study.topic_table import holds_text
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, measured, phone
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
@@ -108,6 +109,20 @@ def test_a_claim_about_one_phone_is_evaluated_on_that_phone_alone_if_there_is_on
         evidence(observe(S8, "step_ms", 30.0)), value=10.0, only_this_phone=True, query=query
     )
     assert row.comparison == "another phone, 3.00 × published"
+
+
+def test_a_claim_that_contradicts_itself_is_shown_as_such_and_not_judged() -> None:
+    check = {"product_of": ["128"], "divided_by": ["5.22"], "stated": "19", "unit": "s"}
+    query = {"kind": "value", "metric": "step_ms"}
+    found = evidence(observe(MEIZU, "step_ms", 19.0))
+    (row,) = rows_for(found, value=19.0, self_check=check, query=query)
+    text = "the source contradicts itself: 128 / 5.22 = 24.5 s, stated 19 s"
+    assert (row.agreement, row.comparison) == (Agreement.CONTRADICTORY, f"not judged; {text}")
+    assert holds_text(row) == "the source contradicts itself"
+    assert row.as_json(a_study(row.claim))["contradicts_itself"] is True
+    missing = {"kind": "unobservable", "reason": "no meter"}
+    (row,) = rows_for(found, value=19.0, self_check=check, query=missing)
+    assert row.cells[-1] == f"no meter; {text}"
 
 
 def test_a_ratio_has_the_errors_of_both_cells() -> None:

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.study.claim_evaluators import FLEET_EVALUATORS, PHONE_EVALUATORS
 from orchestrator.study.evidence import run_settings
+from orchestrator.study.self_check import SelfCheck
 from orchestrator.study.study_catalogue import (
     STUDIES_FOLDER,
     TOPICS,
@@ -28,6 +30,7 @@ NAMES = {
     *("emdl-library", "tx2-batch", "tx2-utilisation", "tx2-energy", "tx2-memory"),
     *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
     *("freqbench-knee", "freqbench-slow-steps"),
+    *("termux-decoder", "lora-adapters", "adreno540-copies", "sustained-minutes"),
 }
 # metrics of telemetry, in addition to those of reports
 TELEMETRY = {
@@ -47,7 +50,7 @@ def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
     return [read_sweep(text.replace(', "external:engine"', "")) for text in texts]
 
 
-def test_all_twenty_studies_and_no_other_files_exist() -> None:
+def test_all_studies_and_no_other_files_exist() -> None:
     assert set(all_studies()) == NAMES
     for file in STUDIES_FOLDER.iterdir():
         assert file.name.partition(".")[0] in NAMES, file.name
@@ -114,6 +117,39 @@ def test_nothing_about_phones_gpus_is_refuted_by_a_processor() -> None:
         for claim in find_study(name).claims:
             is_value = claim.value is not None and claim.only_this_phone
             assert claim.only_gpu or is_value or not claim.states_result, claim.text
+
+
+def test_claims_that_contradict_themselves_are_found_by_arithmetic() -> None:
+    claims = {claim.text: claim for study in all_studies().values() for claim in study.claims}
+    checked = [claim for claim in claims.values() if claim.self_check]
+    contradictory = [claim for claim in checked if claim.contradicts_itself]
+    assert (len(checked), len(contradictory)) == (11, 8)
+    iphone = next(c for c in contradictory if c.published_on == "iPhone 16" and c.value == 5.22)
+    assert iphone.self_check is not None
+    assert iphone.self_check.result.endswith("128 / 5.22 = 24.5 s, stated 19 s")
+
+
+@pytest.mark.parametrize(
+    ("product", "divisor", "stated", "agrees"),
+    [
+        (["128"], ["0.22"], "570", True),  # 569 to 596 s, because 0.22 has two digits
+        (["128"], ["0.220"], "570", False),
+        (["2.5", "4"], [], "10", True),
+        (["2.5", "4"], [], "12", False),
+        (["3.64e6"], [], "2.35e6", False),
+    ],
+)
+def test_only_what_rounding_does_not_explain_is_a_contradiction(
+    product: list[str], divisor: list[str], stated: str, agrees: bool
+) -> None:
+    check = SelfCheck(product_of=tuple(product), divided_by=tuple(divisor), stated=stated)
+    assert check.agrees == agrees
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many", "nan"])
+def test_a_number_that_cannot_be_checked_is_refused(number: str) -> None:
+    with pytest.raises(ValidationError, match="is not a positive number"):
+        SelfCheck(product_of=(number,), stated="1")
 
 
 def test_an_unknown_study_is_refused_with_the_closest_name() -> None:
