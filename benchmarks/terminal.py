@@ -1,28 +1,42 @@
 """Cost of the terminal view: a redraw, watching a lab, and the time of short commands.
 
-.venv/bin/python -m benchmarks.terminal [--trials 100000] [--seconds 20]
+.venv/bin/python -m benchmarks.terminal [--trials 100000] [--seconds 20] [--runs 5000]
 
 Redraws are timed on a screen of 120x40 with every value changed. Watching is the CPU time of
-`farm watch` in a real terminal on a lab of a hundred phones with one heartbeat per second.
+`farm watch` in a real terminal on a lab of a hundred phones with one heartbeat per second, and the
+bytes that the API sends to a distant screen once per second. Commands are new processes, by the
+wall clock; the status is read with a store of SQLite and one of PostgreSQL.
 """
 
 import argparse
 import os
 import pty
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.client import HTTPResponse
 from pathlib import Path
 
+import numpy as np
+
 from agent.host_broker import HostBroker as AgentBroker
+from benchmarks.answers import PAGE, telemetry_blob
+from benchmarks.answers import fill as fill_results
+from orchestrator.app.api_client import RemoteLab
+from orchestrator.app.lab_changes import RemotePoller
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabView
+from orchestrator.app.manage_tokens import add_token
+from orchestrator.app.operation import Role
 from orchestrator.app.phone_filter import parse_phone_filter
 from orchestrator.decisions.states import RunState
 from orchestrator.store import submission
@@ -30,13 +44,15 @@ from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
-from orchestrator.supervisor.services import services
+from orchestrator.supervisor.services import api_service, services
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import Ui
 from tests.builders import a_phone, a_trial, an_announcement, planned_runs
+from tests.conftest import new_database, postgres_server, store_url_of
 from workloads.lab_settings import Lab
+from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import Event, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
 
@@ -153,14 +169,48 @@ def _send_heartbeats(lab: Lab, phones: int, stop: threading.Event) -> None:
         tick += 1
         index = tick % 10
         statuses = tuple(
-            PhoneStatus(serial=f"PH{each:04d}", state="idle", temp_c=30 + tick % 10)
+            PhoneStatus(serial=f"PH{each:04d}", state="idle", temp_c=30 + tick // 10 % 10)
             for each in range(index, phones, 10)
         )
-        agents[index].publish_heartbeat(
-            HostHeartbeat(
-                host=f"host-{index}", sent_at=datetime.now(UTC), max_parallel=60, phones=statuses
+        with suppress(BrokerDown):  # the lab ends
+            agents[index].publish_heartbeat(
+                HostHeartbeat(
+                    host=f"host-{index}",
+                    sent_at=datetime.now(UTC),
+                    max_parallel=60,
+                    phones=statuses,
+                )
             )
-        )
+
+
+class CountedLab(RemoteLab):
+    """The API of a lab, and the bytes that it answered."""
+
+    answered = 0
+
+    def _read(self, response: HTTPResponse) -> bytes:
+        content = super()._read(response)
+        self.answered += len(content)
+        return content
+
+
+def distant_kb(lab: Lab, phones: int, seconds: float) -> tuple[float, float]:
+    """Return what the first screen of a distant lab takes, and one minute of watching, in kB."""
+    stop = threading.Event()
+    threading.Thread(target=_send_heartbeats, args=(lab, phones, stop), daemon=True).start()
+    with LabConnection(lab, "root") as here:
+        token = add_token(here, "bench", Role.VIEWER, 1).secret
+    remote = CountedLab(f"http://{lab.settings.api.listen}", token)
+    poller = RemotePoller(LabConnection(lab, "nobody", remote), None)
+    time.sleep(1.5)  # until every host has sent a heartbeat
+    poller.poll()
+    first, started = remote.answered, time.monotonic()
+    while time.monotonic() - started < seconds:
+        time.sleep(1.0)
+        poller.poll()
+    minutes = (time.monotonic() - started) / 60
+    stop.set()
+    return first / 1000, (remote.answered - first) / 1000 / minutes
 
 
 def _cpu_s(pid: int) -> float:
@@ -188,24 +238,66 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--runs", type=int, default=5_000, help="runs of the report")
     options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f}")
     for phones, limit in ((100, 5.0), (1000, 8.0)):
         median_ms, worst_ms = redraw_ms(phones)
         print_value(f"redraw, {phones} phones, median", median_ms, "ms", limit)
         print_value(f"redraw, {phones} phones, worst of 40", worst_ms, "ms", 60.0)
         print_value(f"a key with {phones} phones, worst", key_ms(phones), "ms", 60.0)
+    print_value("farm --help", 1000 * answer_s("--help"), "ms", 100.0)
+    with open_lab() as lab:
+        fill(Database(lab.store_url), 100, options.trials)
+        time.sleep(3)  # until the scheduler has counted the runs
+        share = watch_share(lab, 100, options.seconds)
+        print_value("farm watch, 100 phones, of one core", 100 * share, "%", 5.0)
+        print_distant(lab, 100, options.seconds)
+        print_status(lab, options.trials, "SQLite")
+        with_results(lab.store_url, options.runs)
+        report = answer_s("report", PAGE, "--lab", str(lab.root), rounds=3)
+        print_value(f"farm report of {options.runs} runs", report, "s", 5.0)
+    with open_lab() as lab:
+        fill(Database(lab.store_url), 1000, 1000)
+        print_distant(lab, 1000, options.seconds)
+    with postgres_server() as server, open_lab(new_database(store_url_of(server), "ends")) as lab:
+        fill(Database(lab.store_url), 100, options.trials)
+        time.sleep(3)
+        print_status(lab, options.trials, "PostgreSQL")
+
+
+@contextmanager
+def open_lab(store: str = "") -> Iterator[Lab]:
+    """Run the services of an empty lab, with its API, and remove it."""
     with tempfile.TemporaryDirectory(prefix="farm-") as folder:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            listen = f'[api]\nlisten = "127.0.0.1:{free.getsockname()[1]}"\n'
+        url = f'[store]\nurl = "{store}"\n' if store else ""
+        (Path(folder) / "lab.toml").write_text(listen + url)
         lab = Lab.read(Path(folder), {})
-        with services(lab):
-            db = Database(lab.store_url)
-            fill(db, 100, options.trials)
-            time.sleep(3)  # until the scheduler has counted the runs
-            share = watch_share(lab, 100, options.seconds)
-            print_value("farm watch, 100 phones, of one core", 100 * share, "%", 5.0)
-            print_value("farm --help", 1000 * answer_s("--help"), "ms", 150.0)
-            status = answer_s("status", "--lab", folder)
-            print_value(f"farm status, {options.trials} trials", 1000 * status, "ms", 400.0)
-            db.close()
+        with services(lab, api_service(lab)):
+            time.sleep(3)
+            yield lab
+
+
+def print_status(lab: Lab, trials: int, store: str) -> None:
+    """Print the time of `farm status`."""
+    status_ms = 1000 * answer_s("status", "--lab", str(lab.root))
+    print_value(f"farm status, {trials} trials, {store}", status_ms, "ms", 400.0)
+
+
+def print_distant(lab: Lab, phones: int, seconds: float) -> None:
+    """Print what a distant screen is sent."""
+    first, minute = distant_kb(lab, phones, seconds)
+    print(f"{f'distant watch, {phones} phones: first screen':<44} {first:8.1f} kB")
+    print(f"{f'distant watch, {phones} phones: one minute':<44} {minute:8.1f} kB")
+
+
+def with_results(store: str, runs: int) -> None:
+    """Store a sweep with results and telemetry."""
+    db = Database(store)
+    fill_results(db, PAGE, runs, np.random.default_rng(1), telemetry_blob())
+    db.close()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from workloads.protocol.faults import BrokerDown, StoreDown
 
 if TYPE_CHECKING:
     from orchestrator.app.api_client import RemoteLab
+    from orchestrator.app.lab_changes import LabChangeLog
     from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.dispatch.job_queue import JobQueue
     from orchestrator.store.database import Database
@@ -94,6 +95,11 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         if self._owner is not None:
             return self._owner.job_queue
         return JobQueue(self.lab.broker_url)
+
+    @cached_property
+    def change_logs(self) -> "dict[str | None, LabChangeLog]":
+        """The recent states of the lab that its API keeps, by the sweep that is followed."""
+        return {} if self._owner is None else self._owner.change_logs
 
     @property
     def _start_hint(self) -> str:

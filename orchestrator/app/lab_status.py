@@ -35,20 +35,6 @@ from orchestrator.store.verdict_totals import with_left_out
 from workloads.protocol.messages import HostHeartbeat, PhoneState
 from workloads.protocol.unusable_phone import PhoneProblem
 
-__all__ = [
-    "CellProgress",
-    "FailureGroup",
-    "KnownPhone",
-    "LabPoller",
-    "LabView",
-    "Lease",
-    "RemainingTime",
-    "ReportedProblem",
-    "SweepSummary",
-    "join_heartbeats",
-    "read_lab_status",
-]
-
 TIME_SHARE_MAX = 0.02  # share of the time that repeating a query may take
 NEWEST_SWEEPS = 8
 TIMINGS_MAX = 2000
@@ -103,9 +89,6 @@ class LabPoller:
     """Reads the state of a lab repeatedly; what has not changed is not read again."""
 
     def __init__(self, lab: LabConnection, sweep: str | None = None) -> None:
-        self._remote = None if lab.remote is None else (lab, sweep)
-        if self._remote is not None:
-            return
         db = lab.store
         self._db = db
         self._broker = lab.broker
@@ -120,16 +103,11 @@ class LabPoller:
 
     def follow(self, sweep: str) -> None:
         """Follow another sweep from the next poll on."""
-        if self._remote is not None:
-            self._remote = (self._remote[0], sweep)
-            return
         db, self._sweep = self._db, sweep
         self._sweeps = RateLimited(lambda: _followed(db, sweep))
 
     def poll(self) -> LabView:
         """Return the current state."""
-        if self._remote is not None:
-            return read_lab_status(*self._remote)
         heartbeats = self._broker.heartbeats()
         phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
+from orchestrator.app.lab_changes import open_poller
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
-from orchestrator.app.lab_status import LabPoller, LabView
+from orchestrator.app.lab_status import LabView
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
@@ -26,7 +27,7 @@ class PollerThread:
     def __init__(
         self, lab: LabConnection, sweep: str | None, lab_name: str, on_news: Callable[[], None]
     ) -> None:
-        self._poller = LabPoller(lab, sweep)
+        self._poller = open_poller(lab, sweep)
         self._sweep = sweep
         self._feed = EventFeed(lab, None, EVENTS_KEPT)
         self._on_news = on_news

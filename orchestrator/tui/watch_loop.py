@@ -12,8 +12,9 @@ from typing import Protocol
 
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
+from orchestrator.app.lab_changes import open_poller
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_status import LabPoller, LabView
+from orchestrator.app.lab_status import LabView
 from orchestrator.app.lab_watcher import PollerThread
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.keyboard import parse_keys
@@ -177,7 +178,7 @@ def _follow_text(
     show_view: Callable[[LabView], str],
 ) -> LabView:
     feed = EventFeed(lab, sweep)
-    poller = LabPoller(lab, sweep)
+    poller = open_poller(lab, sweep)
     view = poller.poll()
     print_line(show_view(view))
     if is_finished(view):
