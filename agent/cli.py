@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from workloads.cli_options import lab_folder_option
 from workloads.lab_settings import Lab
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import FarmTrouble
@@ -18,15 +19,7 @@ def agent() -> None:
 
 
 @agent.command()
-@click.option(
-    "--lab",
-    "lab_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("lab"),
-    envvar="FARM_LAB",
-    show_default=True,
-    help="Use this lab folder for settings and for the agent's state.",
-)
+@lab_folder_option("Use this lab folder for settings and for the agent's state.")
 @click.option("--broker", default="", help="Use this broker URL, without a password.")
 @click.option("--host", default="", help="Set the name of this host (default: its host name).")
 @click.option(

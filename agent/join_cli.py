@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from workloads.cli_options import lab_folder_option
+
 
 @click.group()
 def host() -> None:
@@ -14,15 +16,7 @@ def host() -> None:
 @host.command()
 @click.argument("url")
 @click.option("--authority", default="", help="SHA-256 of the certificate of the lab's authority.")
-@click.option(
-    "--lab",
-    "lab_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("lab"),
-    envvar="FARM_LAB",
-    show_default=True,
-    help="Write settings and secrets to this lab folder.",
-)
+@lab_folder_option("Write settings and secrets to this lab folder.")
 def join(url: str, authority: str, lab_folder: Path) -> None:
     """Join a lab by the URL of its API.
 

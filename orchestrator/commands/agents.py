@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    change_options,
     connect,
-    dry_run_option,
     json_option,
     lab_option,
     print_change,
@@ -64,8 +64,7 @@ def _offset(seconds: float | None) -> str:
 @agent.command()
 @click.argument("host")
 @reason_option
-@dry_run_option
-@lab_option
+@change_options
 def drain(host: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     """Stop sending runs to HOST; running ones finish.
 
@@ -78,8 +77,7 @@ def drain(host: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
 
 @agent.command()
 @click.argument("host")
-@dry_run_option
-@lab_option
+@change_options
 def undrain(host: str, dry_run: bool, lab_folder: Path) -> None:
     """Send runs to HOST again.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.exit_codes import NOTHING
+from workloads.cli_options import lab_folder_option
 from workloads.lab_settings import Lab, LabSettings
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
@@ -19,22 +20,18 @@ if TYPE_CHECKING:
     from orchestrator.app.control_sweeps import OperatorChange
     from orchestrator.app.lab_connection import LabConnection
 
-DEFAULT_LAB = Path("lab")
-lab_option = click.option(
-    "--lab",
-    "lab_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=DEFAULT_LAB,
-    envvar="FARM_LAB",
-    show_default=True,
-    help="The lab folder.",
-)
+lab_option = lab_folder_option("The lab folder.")
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Print what would be changed, and change nothing."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 reason_option = click.option("--why", "reason", default="", help="Reason, shown to other users.")
+
+
+def change_options(command: click.decorators.FC) -> click.decorators.FC:
+    """Add the options of every command that changes something in a lab."""
+    return dry_run_option(lab_option(command))
 
 
 def confirm(question: str, skip: bool) -> None:

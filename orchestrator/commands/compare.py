@@ -11,6 +11,7 @@ import click
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import THRESHOLD_EXCEEDED
+from workloads.cli_options import value_option
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
@@ -28,19 +29,13 @@ metric_option = click.option(
 @click.argument("sides", metavar="A [B]", nargs=-1, required=True, shell_complete=complete_sweep)
 @lab_option
 @metric_option
-@click.option(
+@value_option(
     "--by",
     type=click.Choice(["cell", "phone", "trial"]),
     default="cell",
-    show_default=True,
     help="Print one row per cell, phone or trial.",
 )
-@click.option(
-    "--margin",
-    default="2%",
-    show_default=True,
-    help="Differences smaller than this count as equal.",
-)
+@value_option("--margin", default="2%", help="Differences smaller than this count as equal.")
 @click.option(
     "--split-half", is_flag=True, help="Compare odd with even blocks of every phone of sweep A."
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import print_table
+from workloads.cli_options import value_option
 from workloads.units import count_text, format_ms
 
 if TYPE_CHECKING:
@@ -49,11 +50,10 @@ REAL_PHONE = (
     default=None,
     help="Folder of the lab. Default: ./demo-simulated-DATE-TIME.",
 )
-@click.option(
+@value_option(
     "--speed",
     type=click.FloatRange(1, 1000),
     default=200.0,
-    show_default=True,
     help="How many times faster than real time virtual phones run.",
 )
 def demo(folder: Path | None, speed: float) -> int:

@@ -8,17 +8,17 @@ from orchestrator.app.export_formats import FORMATS, TABLES
 from orchestrator.commands.common import connect, lab_option
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.output_file import open_output
+from workloads.cli_options import value_option
 
 
 @click.command()
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @lab_option
-@click.option(
+@value_option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
     default="csv",
-    show_default=True,
     help="Format of the table; trace: timeline of a run for Perfetto; bundle: the whole sweep.",
 )
 @click.option(

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    change_options,
     connect,
-    dry_run_option,
     json_option,
     lab_option,
     print_change,
     print_json,
     print_table,
 )
+from workloads.cli_options import value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.enrol_hosts import HostOffer
 
-minutes_option = click.option(
+minutes_option = value_option(
     "--minutes",
     type=click.FloatRange(0, 10080, min_open=True),
     default=60.0,
-    show_default=True,
     help="Minutes within which the host has to join.",
 )
 
@@ -81,8 +81,7 @@ def _print_offer(offer: "HostOffer", as_json: bool) -> None:
 
 @host.command()
 @click.argument("name")
-@dry_run_option
-@lab_option
+@change_options
 def revoke(name: str, dry_run: bool, lab_folder: Path) -> None:
     """End the access of the host NAME at once; it gets no more runs.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import connect, lab_option, read_lab
+from workloads.cli_options import value_option
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
@@ -19,12 +20,11 @@ TRIAL_PREFIX = "tr-"
 @click.command()
 @click.argument("name", metavar="[SERVICE|TRIAL]", default="")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl-C.")
-@click.option(
+@value_option(
     "-n",
     "--lines",
     type=click.IntRange(0, 100_000),
     default=50,
-    show_default=True,
     help="Number of last lines of each file.",
 )
 @lab_option

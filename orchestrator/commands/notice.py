@@ -16,6 +16,7 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
 )
+from workloads.cli_options import value_option
 from workloads.protocol.faults import BrokerDown, FarmTrouble
 from workloads.text import safe_text
 
@@ -32,12 +33,8 @@ def notice() -> None:
 
 
 @notice.command("list")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="Set the largest number of notices.",
+@value_option(
+    "--limit", type=click.IntRange(1, 1000), default=50, help="Set the largest number of notices."
 )
 @lab_option
 @json_option

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import (
+    change_options,
     confirm,
     connect,
-    dry_run_option,
     json_option,
     lab_option,
     print_change,
@@ -32,7 +32,7 @@ COMMISSION_POLL_S = 0.5
 COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it is busy meanwhile
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
-
+_REASON = click.option("--why", "reason", required=True, help="Reason, shown to other users.")
 _HOST = click.option("--host", default="", help="Host that connects it. Default: the only one.")
 
 
@@ -217,9 +217,8 @@ def restore(serial: str, lab_folder: Path, as_json: bool) -> int:
 
 @phone.command()
 @_PHONE
-@click.option("--why", "reason", required=True, help="Reason, shown to other users.")
-@dry_run_option
-@lab_option
+@_REASON
+@change_options
 def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     """Give a PHONE no more runs; a running one finishes.
 
@@ -232,9 +231,8 @@ def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> Non
 
 @phone.command()
 @_PHONE
-@click.option("--why", "reason", required=True, help="Reason, shown to other users.")
-@dry_run_option
-@lab_option
+@_REASON
+@change_options
 def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     """Take a PHONE out of the lab permanently; its results are kept.
 
@@ -250,8 +248,7 @@ def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
 @phone.command()
 @_PHONE
 @yes_option
-@dry_run_option
-@lab_option
+@change_options
 def forget(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """Forget a PHONE without trials; one with trials can be retired.
 
@@ -267,8 +264,7 @@ def forget(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 
 @phone.command()
 @_PHONE
-@dry_run_option
-@lab_option
+@change_options
 def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
     """Let a suspect, quarantined or retired PHONE work again.
 
@@ -282,8 +278,7 @@ def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
 @phone.command(context_settings={"ignore_unknown_options": True})
 @_PHONE
 @click.argument("tags", nargs=-1, required=True)
-@dry_run_option
-@lab_option
+@change_options
 def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> None:
     """Add TAGS to a PHONE; -NAME removes one. Sweeps select phones by tags.
 
@@ -306,8 +301,7 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
     help="Length of the reservation in hours. Default: until it is unreserved.",
 )
 @reason_option
-@dry_run_option
-@lab_option
+@change_options
 def reserve(
     serial: str, given: str, hours: float, reason: str, dry_run: bool, lab_folder: Path
 ) -> None:
@@ -332,8 +326,7 @@ def reserve(
 
 @phone.command()
 @_PHONE
-@dry_run_option
-@lab_option
+@change_options
 def unreserve(serial: str, dry_run: bool, lab_folder: Path) -> None:
     """End the reservation of a PHONE.
 

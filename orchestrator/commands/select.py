@@ -17,6 +17,7 @@ from orchestrator.commands.select_options import (
     workload_options,
 )
 from orchestrator.commands.select_simulate import contest, simulate
+from workloads.cli_options import value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable, Recommendation, RoundEstimate
@@ -49,30 +50,18 @@ select.add_command(verify)
 
 @select.command()
 @workload_options
-@click.option(
-    "--policy",
-    type=click.Choice(POLICY_NAMES),
-    default="frugal",
-    show_default=True,
-    help="Selection policy.",
+@value_option(
+    "--policy", type=click.Choice(POLICY_NAMES), default="frugal", help="Selection policy."
 )
-@click.option(
-    "-k",
-    "count",
-    type=click.IntRange(1),
-    default=3,
-    show_default=True,
-    help="Number of phones.",
-)
+@value_option("-k", "count", type=click.IntRange(1), default=3, help="Number of phones.")
 @duty_options
 @deadline_option
 @link_option
-@click.option(
+@value_option(
     "--heated-for",
     "heated_s",
     type=click.FloatRange(0),
     default=0.0,
-    show_default=True,
     help="Assume that the phones have already trained for this many seconds (thermal state).",
 )
 @click.option(
@@ -80,7 +69,7 @@ select.add_command(verify)
     is_flag=True,
     help="Use current temperature, battery and availability from the running lab.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
+@value_option("--seed", type=int, default=0, help="Random seed.")
 @json_option
 def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,

@@ -13,6 +13,7 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
+from workloads.cli_options import value_option
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ LINK_NAMES = ("flash-wifi",)
     type=click.IntRange(1, 1_000_000),
     help="Size of the population that is drawn. Default: the measured phones themselves.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@value_option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
 @click.option(
     "--model-share",
     metavar="MODEL=SHARE,...",

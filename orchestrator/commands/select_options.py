@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, lab_option
+from workloads.cli_options import value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable
@@ -25,11 +26,10 @@ _workload_options = (
         "--allow-mixed", is_flag=True, help="Allow mixing phones with different control levels."
     ),
 )
-link_option = click.option(
+link_option = value_option(
     "--link-s",
     type=click.FloatRange(0),
     default=0.0,
-    show_default=True,
     help="Seconds that a phone takes to download the model and upload its update.",
 )
 deadline_option = click.option(
@@ -42,11 +42,10 @@ _duty_options = (
         type=click.FloatRange(1),
         help="Samples per phone and round. Default: as many as fit into --round-seconds.",
     ),
-    click.option(
+    value_option(
         "--round-seconds",
         type=click.FloatRange(0, min_open=True),
         default=30.0,
-        show_default=True,
         help="Work of a round for the median phone, while it is cool.",
     ),
     click.option(

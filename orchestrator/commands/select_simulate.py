@@ -15,6 +15,7 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
+from workloads.cli_options import value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ContestRow, SimulationOutcome
@@ -32,55 +33,36 @@ SCENARIO_NAMES = (
 
 @click.command()
 @workload_options
-@click.option(
-    "-k",
-    "count",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Updates per round.",
+@value_option("-k", "count", type=click.IntRange(1), default=10, help="Updates per round.")
+@value_option(
+    "--clients", type=click.IntRange(2, 1_000_000), default=200, help="Size of the simulated fleet."
 )
-@click.option(
-    "--clients",
-    type=click.IntRange(2, 1_000_000),
-    default=200,
-    show_default=True,
-    help="Size of the simulated fleet.",
+@value_option(
+    "--rounds", type=click.IntRange(1, 10_000), default=120, help="Largest number of rounds."
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 10_000),
-    default=120,
-    show_default=True,
-    help="Largest number of rounds.",
-)
-@click.option(
+@value_option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=30,
-    show_default=True,
     help="Number of repetitions with different random seeds.",
 )
 @deadline_option
-@click.option(
+@value_option(
     "--round-seconds",
     type=click.FloatRange(0, min_open=True),
     default=30.0,
-    show_default=True,
     help="Work of a round for the median phone, while it is cool.",
 )
-@click.option(
+@value_option(
     "--noise",
     type=click.FloatRange(0, 1),
     default=0.0,
-    show_default=True,
     help="Relative error of every figure that the server knows.",
 )
-@click.option(
+@value_option(
     "--availability",
     type=click.Choice(["always", "day"]),
     default="always",
-    show_default=True,
     help="When clients are available: always, or with a rhythm of a day.",
 )
 @click.option("--clock-only", is_flag=True, help="Train nothing: only times and energies.")
@@ -211,13 +193,7 @@ def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None
     type=click.Choice(SCENARIO_NAMES),
     help="Run only these scenarios.",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(2, 1000),
-    default=30,
-    show_default=True,
-    help="Number of held-out seeds.",
-)
+@value_option("--seeds", type=click.IntRange(2, 1000), default=30, help="Number of held-out seeds.")
 @click.option("--no-ablation", is_flag=True, help="Do not run our policy without its terms.")
 @json_option
 def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import (
+    change_options,
     confirm,
     connect,
-    dry_run_option,
     json_option,
     lab_option,
     print_change,
@@ -22,6 +22,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import NOTHING
+from workloads.cli_options import value_option
 from workloads.text import safe_text
 
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
@@ -30,8 +31,7 @@ _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @click.command()
 @_SWEEP
 @reason_option
-@dry_run_option
-@lab_option
+@change_options
 def pause(name: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     """Start no more runs of a SWEEP; running ones finish.
 
@@ -44,8 +44,7 @@ def pause(name: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
-@dry_run_option
-@lab_option
+@change_options
 def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
     """Continue a paused or cancelled SWEEP.
 
@@ -59,8 +58,7 @@ def resume(name: str, dry_run: bool, lab_folder: Path) -> None:
 @click.command()
 @_SWEEP
 @yes_option
-@dry_run_option
-@lab_option
+@change_options
 def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """Stop a SWEEP; its results are kept.
 
@@ -76,8 +74,7 @@ def cancel(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
-@dry_run_option
-@lab_option
+@change_options
 def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
     """Queue the failed and blocked runs of a SWEEP again.
 
@@ -91,8 +88,7 @@ def retry(name: str, dry_run: bool, lab_folder: Path) -> None:
 @click.command()
 @_SWEEP
 @click.argument("priority", type=click.IntRange(0, 100))
-@dry_run_option
-@lab_option
+@change_options
 def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
     """Set the PRIORITY (0 to 100) of a SWEEP.
 
@@ -107,12 +103,8 @@ def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @click.argument("target", metavar="[SWEEP|PHONE|HOST]", required=False)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=30,
-    show_default=True,
-    help="Largest number of entries.",
+@value_option(
+    "--limit", type=click.IntRange(1, 10_000), default=30, help="Largest number of entries."
 )
 @lab_option
 @json_option
@@ -145,8 +137,7 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> in
 @click.command()
 @_SWEEP
 @yes_option
-@dry_run_option
-@lab_option
+@change_options
 def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """Remove a SWEEP that has ended, with all its results.
 
@@ -162,8 +153,7 @@ def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
-@dry_run_option
-@lab_option
+@change_options
 def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
     """Protect a SWEEP from 'farm prune' and from being removed.
 
@@ -176,8 +166,7 @@ def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
-@dry_run_option
-@lab_option
+@change_options
 def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
     """End the protection of a SWEEP.
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from orchestrator.commands.common import (
+    change_options,
     connect,
-    dry_run_option,
     json_option,
     lab_option,
     print_change,
@@ -16,6 +16,7 @@ from orchestrator.commands.common import (
     print_list,
 )
 from orchestrator.commands.exit_codes import NOTHING
+from workloads.cli_options import value_option
 
 
 @click.group()
@@ -25,18 +26,16 @@ def token() -> None:
 
 @token.command()
 @click.argument("person")
-@click.option(
+@value_option(
     "--role",
     type=click.Choice(["viewer", "operator", "admin"]),
     default="viewer",
-    show_default=True,
     help="Viewers look; operators also submit and control; admins also change the store.",
 )
-@click.option(
+@value_option(
     "--days",
     type=click.FloatRange(0, 3650, min_open=True),
     default=90.0,
-    show_default=True,
     help="Days until the token ends.",
 )
 @lab_option
@@ -111,8 +110,7 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
 
 @token.command()
 @click.argument("token_id", metavar="TOKEN")
-@dry_run_option
-@lab_option
+@change_options
 def revoke(token_id: str, dry_run: bool, lab_folder: Path) -> None:
     """End a TOKEN at once; name it as 'farm token list' does.
 

@@ -10,6 +10,7 @@ import click
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
 from orchestrator.commands.completion import complete_phone, complete_sweep
 from orchestrator.commands.exit_codes import NOTHING
+from workloads.cli_options import value_option
 from workloads.text import safe_text
 from workloads.units import format_duration, step_time_text
 
@@ -42,12 +43,8 @@ def trial() -> None:
     help="List only trials of this phone (serial or prefix).",
     shell_complete=complete_phone,
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=200,
-    show_default=True,
-    help="Largest number of trials.",
+@value_option(
+    "--limit", type=click.IntRange(1, 100_000), default=200, help="Largest number of trials."
 )
 @lab_option
 @json_option

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import DEFAULT_LAB, connect, lab_option
+from orchestrator.commands.common import connect, lab_option
+from workloads.cli_options import DEFAULT_LAB
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.units import count_text

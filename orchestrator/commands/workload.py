@@ -17,6 +17,7 @@ from orchestrator.commands.common import (
     print_table,
 )
 from orchestrator.commands.completion import complete_workload
+from workloads.cli_options import value_option
 from workloads.input_file import open_input
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -215,18 +216,16 @@ def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
 @workload.command("add-dataset")
 @click.argument("kind", type=click.Choice(["mnist", "cifar10", "text"]))
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
+@value_option(
     "--samples",
     type=click.IntRange(1, 60_000),
     default=4096,
-    show_default=True,
     help="Number of samples, from the first.",
 )
-@click.option(
+@value_option(
     "--text-length",
     type=click.IntRange(1, 4096),
     default=128,
-    show_default=True,
     help="Bytes per sample of a text; the sweep's text_length must be the same.",
 )
 @lab_option
