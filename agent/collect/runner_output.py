@@ -86,6 +86,7 @@ class StepWindow(RunnerRecord):
     ns_max: Count
     phases_ns: Phases | None = None
     device_ns: DeviceTimes | None = None  # copy, queue, compute; OpenCL only
+    loss: float | None = Field(default=None, allow_inf_nan=False, description="mean of its steps")
 
     @property
     def step_ms(self) -> float:

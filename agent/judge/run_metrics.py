@@ -14,6 +14,7 @@ from agent.collect.energy import VOLTAGE, EnergyGrade, volts_per_unit
 from agent.collect.power_rails import mean_rail_power_w
 from agent.collect.readings import Readings
 from agent.collect.runner_output import StepWindow, median_step_ms, span_ns
+from agent.judge.loss_metrics import loss_values
 from agent.judge.run_observation import RunObservation
 from agent.phone.power_stats import rails_to_add_up
 from workloads.protocol.metrics import Metric, metric_kind
@@ -74,6 +75,7 @@ def _all_values(run: RunObservation) -> Values:
     if run.output.device is not None:
         yield "build_ms", run.output.device.build_ns / 1e6
     yield from _training_results(run)
+    yield from loss_values(run)
     yield from _memory(run)
     yield "start_temp_c", run.before.temp_c
     yield "peak_temp_c", max(run.sampled_temps_c, default=None)

@@ -28,6 +28,10 @@ _WHY_NOT_REPORTED = {
     "step_similarity": "fewer than two of its steps were traced",
     "accuracy_last": "accuracy was not evaluated: a virtual phone does not train",
     "accuracy_first": "accuracy was not evaluated: a virtual phone does not train",
+    "loss_at_budget": "its token budget was not reached, or a virtual phone does not train",
+    "time_to_loss_s": "its target loss was not reached, or a virtual phone does not train",
+    "energy_to_loss_j": "its target loss was not reached, or a virtual phone does not train",
+    "loss_last": "a virtual phone does not train",
     "op_share": "its operations were not traced",
     "op_energy_share": "no energy was sampled while its operations ran",
 }

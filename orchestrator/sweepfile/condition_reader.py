@@ -128,6 +128,8 @@ _READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "sample_hz": _integer,
     "trace_steps": _integer,
     "resume": _duration,
+    "token_budget": _integer,
+    "target_loss": _decimal,
     "too_large": _too_large,
     "gpu_freq": _freq,
     "thermal_daemons": _thermal_daemons,

@@ -24,7 +24,9 @@
                                  warmup_steps, steps_min and time_min (minimum run length),
                                  sample_hz (up to 200; limited to 6000 readings per run),
                                  trace_steps (steps with a time for every operation),
-                                 resume (30s: a killed run continues from a checkpoint of that age)
+                                 resume (30s: a killed run continues from a checkpoint of that age),
+                                 token_budget, target_loss (where the loss of a model of text is
+                                 read; they do not change how long a run takes)
     defaults: {batch_size: 32}   used where neither a cell nor `conditions` sets a value
     repeat: 3                    runs per cell and phone, or until the median is precise:
       until: 2%                  half the width of the median's confidence interval,

@@ -90,6 +90,18 @@ class Condition(WireModel):
         description="seconds between two checkpoints, from which a killed run continues; None: "
         "a killed run is a result",
     )
+    token_budget: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="tokens after which the loss of a model of text is read",
+    )
+    target_loss: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="the loss to which time and energy of training are measured",
+    )
     too_large: Literal["try"] | None = Field(
         default=None,
         description="whether to try a workload that is predicted not to fit into memory",

@@ -159,6 +159,18 @@ METRICS: dict[str, MetricKind] = {
         "time lost by the last kill of a run that continued from a checkpoint",
         "continued - last checkpoint, by the phone's wall clock",
     ),
+    "tokens_trained": _time(
+        "",
+        "tokens that a model of text predicted since the first timed step, of all attempts",
+        "tokens per step * last step",
+        higher_is_better=True,
+    ),
+    "time_to_loss_s": _time(
+        "s",
+        "time from the first timed step until the loss is at most the condition's target_loss; "
+        "absent if it is not reached, and in a run that continued from a checkpoint",
+        "end of the first window with mean loss over the last 16 steps <= target_loss",
+    ),
     "gflops": _time(
         "GFLOP/s",
         "floating-point operations of a step divided by the median step time",
@@ -261,6 +273,12 @@ METRICS: dict[str, MetricKind] = {
     ),
     "loss_first": MetricKind("", "learning", "loss at the start", "mean over the first epoch"),
     "loss_last": MetricKind("", "learning", "loss at the end", "mean over the last epoch"),
+    "loss_at_budget": MetricKind(
+        "",
+        "learning",
+        "loss after as many tokens as the condition's token_budget; absent if it is not reached",
+        "mean over the last 16 steps, at the end of the first window with that many tokens",
+    ),
     "accuracy_first": MetricKind(
         "",
         "learning",
@@ -333,6 +351,9 @@ METRICS: dict[str, MetricKind] = {
     "energy_per_sample_mj": _energy("mJ", "energy per sample", "energy / (N * samples per step)"),
     "energy_per_token_mj": _energy(
         "mJ", "energy per predicted token", "energy / (N * tokens per step)"
+    ),
+    "energy_to_loss_j": _energy(
+        "J", "energy until the loss is at most target_loss", "energy within time_to_loss_s"
     ),
     "power_similarity": _energy(
         "",
