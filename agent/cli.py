@@ -44,7 +44,7 @@ def run(
       farm agent run
       farm agent run --broker redis://127.0.0.1:6379 --connect 192.168.0.7:5555
     """
-    from agent.host import HostSettings
+    from agent.host_settings import HostSettings
     from agent.phone.adb import AdbServer
     from agent.worker import serve
     from workloads.service_health import start_service

@@ -5,12 +5,9 @@ Reports are on disk before they are sent. agent/worker.py receives the messages.
 
 import fcntl
 import logging
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +15,9 @@ from pydantic import ValidationError
 
 from agent.commission import commission_phone
 from agent.deadline import Deadline
+from agent.heartbeat import HeartbeatSender
 from agent.host_broker import HostBroker
+from agent.host_settings import HostSettings
 from agent.lane import case_digest, run_attempt
 from agent.lane_context import LaneContext, LaneResult
 from agent.launch.opencl_tuning import tune_phone
@@ -28,22 +27,18 @@ from agent.phone_registry import PhoneRegistry
 from agent.phone_slot import PhoneSlot
 from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
-from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
 from workloads.logging_setup import log_values
-from workloads.process_identity import new_instance, software_version
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
-    BrokerDown,
     Cancelled,
     FarmError,
     Interrupted,
     LeaseLost,
     PhoneAway,
 )
-from workloads.protocol.limits import HEARTBEAT_BYTES_MAX, JOB_BYTES_MAX
+from workloads.protocol.limits import JOB_BYTES_MAX
 from workloads.protocol.messages import (
-    COUNT_MAX,
     NO_PHONE,
     AnyParcel,
     BadMessage,
@@ -51,11 +46,8 @@ from workloads.protocol.messages import (
     Command,
     CommandKind,
     CommandResult,
-    HostHeartbeat,
     Job,
     PhoneAnnouncement,
-    PhoneState,
-    PhoneStatus,
     Report,
     RunId,
     decode,
@@ -68,22 +60,7 @@ from workloads.service_metrics import Service
 
 log = logging.getLogger("farm.agent")
 
-RIVAL_KEPT_S = 10.0
-UNCONFIRMED_MAX = 1000
 CANCELLED_MAX = 200  # cancels are repeated; only those of jobs that wait for a lane matter
-
-
-@dataclass(frozen=True)
-class HostSettings:
-    """The settings of an agent."""
-
-    host: str
-    broker: str
-    state_dir: Path
-    connect: tuple[str, ...] = ()
-    max_parallel: int = 60
-    files: Path | None = None
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 class HostAgent:
@@ -101,22 +78,16 @@ class HostAgent:
         self._metrics = self._health.metrics
         self._timeouts = settings.timeouts
         self._server = server
-        self._broker = HostBroker(settings.broker, settings.host)
         self._spool = Spool(settings.state_dir / "spool.db")
         confirmations = HostBroker(settings.broker, settings.host)
         self._outbox = Outbox(self._spool, confirmations, send, settings.timeouts)
         self._registry = PhoneRegistry(
             server, settings.connect, settings.state_dir, self._announce, settings.timeouts
         )
-        self._stop = threading.Event()
         self._stopping = False
         self._cancelled: list[RunId] = []
-        self._instance = new_instance()
-        self._rival = RivalWatch(self._instance)
-        self._refused, self._refusal = 0, ""
-        self._changed = threading.Event()
-        self._heartbeat = threading.Thread(
-            target=self._send_heartbeats, name="heartbeat", daemon=True
+        self.heartbeat = HeartbeatSender(
+            settings, self._registry, self._outbox.unconfirmed_runs, self._health
         )
 
     def start(self) -> None:
@@ -131,22 +102,20 @@ class HostAgent:
             self._finish(job, failed_result(self.settings.host, job, Interrupted(), Stage.UNKNOWN))
         self._outbox.start()
         self._registry.start()
-        self._heartbeat.start()
+        self.heartbeat.start()
         log.info("agent started host=%s", self.settings.host)
 
     def stop(self) -> None:
         """Accept nothing new, cancel what runs, restore phones, send what can be sent, and end."""
         log.info("agent is stopping host=%s", self.settings.host)
         self._stopping = True
-        self._changed.set()
+        self.heartbeat.withdraw_phones()
         for slot in self._registry.slots():
             slot.cancel.set()
         for slot in self._registry.slots():
             slot.lane.acquire(timeout=self._timeouts.lane_shutdown_timeout_s)
         self._outbox.wait_until_empty(self._timeouts.outbox_drain_timeout_s)
-        self._stop.set()
-        self._changed.set()
-        self._heartbeat.join()
+        self.heartbeat.stop()
         self._outbox.stop()
         self._registry.stop()
         self._spool.close()
@@ -178,14 +147,6 @@ class HostAgent:
         seconds = time.monotonic() - started
         log.info(text, job.run, job.phone, host, outcome_of(result.report), seconds)
         self._metrics.add("farm_attempts_total", label=outcome_of(result.report))
-
-    def refuse(self, reason: str) -> None:
-        """Count a message that this agent cannot read; the heartbeat shows it to the lab."""
-        self._refused, self._refusal = self._refused + 1, reason
-        self._metrics.add("farm_messages_refused_total")
-        if self._refused & (self._refused - 1) == 0:  # the first, and after every doubling
-            log.warning("refused a message: %s refused=%d", reason, self._refused)
-        self._changed.set()
 
     def command(self, command: Command) -> None:
         """Execute a command; executing it twice has the same effect as once."""
@@ -298,14 +259,14 @@ class HostAgent:
         if self._stopping:  # stop() sets it before it cancels
             raise Interrupted("the agent is stopping")
         slot.is_commissioned_now = True
-        self._changed.set()
+        self.heartbeat.hurry()
         try:
             return commission_phone(slot.phone, self._lane_context(slot), quick)
         finally:
             slot.is_commissioned_now = False
             if slot.update_facts(slot.phone.facts):
                 self._announce(slot)
-            self._changed.set()
+            self.heartbeat.hurry()
 
     def _lane_context(self, slot: PhoneSlot) -> LaneContext:
         return LaneContext(
@@ -332,18 +293,16 @@ class HostAgent:
         try:
             with lane_lock(self.settings.state_dir, job.phone):
                 slot.cancel.clear()
-                if (
-                    self._stopping
-                ):  # stop() sets it before it cancels, so a cleared cancel is noticed
+                if self._stopping:  # stop() sets it before it cancels
                     raise Interrupted("the agent is stopping")
                 slot.job = job
                 if job.run in self._cancelled:
                     raise Cancelled
-                self._changed.set()
+                self.heartbeat.hurry()
                 yield
         finally:
             slot.job = None
-            self._changed.set()
+            self.heartbeat.hurry()
             slot.lane.release()
 
     def _finish(self, job: Job, result: LaneResult) -> None:
@@ -366,109 +325,7 @@ class HostAgent:
             return
         self._spool.add_parcels([announcement])
         self._outbox.post([announcement])
-        self._changed.set()
-
-    def _send_heartbeats(self) -> None:
-        """Send a heartbeat every second, and at once if something changed."""
-        broker_down = False
-        pause_s = self._timeouts.heartbeat_min_interval_s
-        while not self._stop.is_set():
-            self._changed.clear()
-            try:
-                beat = self._current_heartbeat()
-                self._count(beat)
-                before = self._broker.publish_heartbeat(beat)
-                self._rival.look(before)
-                broker_down = False
-                self._health.set_trouble("broker")
-            except BrokerDown as error:
-                self._health.set_trouble("broker", str(error))
-                if not broker_down:
-                    log.warning("%s", error)
-                broker_down = True
-            except Exception:  # one broken phone must not stop the heartbeat of the whole host
-                log.exception("the heartbeat failed")
-            self._stop.wait(pause_s)
-            self._changed.wait(self._timeouts.heartbeat_interval_s - pause_s)
-        try:
-            self._broker.withdraw_heartbeat()
-        except BrokerDown:
-            log.info("the broker is not reachable; the heartbeat expires by itself")
-
-    def _count(self, beat: HostHeartbeat) -> None:
-        self._health.beat()
-        self._metrics.set_by_label("farm_phones", Counter(phone.state for phone in beat.phones))
-        self._metrics.set("farm_reports_waiting", len(beat.unconfirmed))
-
-    def _current_heartbeat(self) -> HostHeartbeat:
-        slots = [] if self._stopping else self._registry.slots()
-        return HostHeartbeat(
-            host=self.settings.host,
-            sent_at=datetime.now(UTC),
-            max_parallel=self.settings.max_parallel,
-            phones=tuple(
-                status for slot in slots if (status := plausible_status(slot)) is not None
-            ),
-            unusable=tuple([] if self._stopping else self._registry.unusable()),
-            software=software_version(),
-            instance=self._instance,
-            rival=self._rival.instance,
-            refused=min(self._refused, COUNT_MAX),
-            refusal=self._refusal,
-            unconfirmed=tuple(self._outbox.unconfirmed_runs()[-UNCONFIRMED_MAX:]),
-        )
-
-
-def plausible_status(slot: PhoneSlot) -> PhoneStatus | None:
-    """Return the status of a phone; without values that no phone can have, None without a name.
-
-    One phone that prints nonsense must not stop the heartbeat of its host.
-    """
-    try:
-        return slot.phone_status()
-    except ValidationError:
-        pass
-    try:
-        return PhoneStatus(
-            serial=slot.facts.serial,
-            state=PhoneState.BUSY if slot.is_busy else PhoneState.IDLE,
-            facts_digest=slot.facts_digest,
-            run=slot.job.run if slot.job else None,
-        )
-    except ValidationError:
-        return None
-
-
-class RivalWatch:
-    """Finds another agent that sends heartbeats under this host's name.
-
-    An agent that was restarted finds the last heartbeat of the one before it once, and only before
-    its own second heartbeat.
-    """
-
-    def __init__(self, instance: str) -> None:
-        self._own = instance.encode()
-        self._beats = 0
-        self._seen_at = 0.0
-        self._seen: str | None = None
-
-    def look(self, before: bytes | None) -> None:
-        """Look at the heartbeat that the newest one replaced."""
-        self._beats += 1
-        if self._beats == 1 or before is None or self._own in before:
-            return
-        try:
-            other = decode(HostHeartbeat, before, HEARTBEAT_BYTES_MAX).instance
-        except BadMessage:
-            return
-        if self.instance is None:
-            log.error("another agent with this host's name is running instance=%s", other)
-        self._seen, self._seen_at = other, time.monotonic()
-
-    @property
-    def instance(self) -> str | None:
-        """The id of the other agent, for some seconds after it was last seen."""
-        return self._seen if time.monotonic() - self._seen_at < RIVAL_KEPT_S else None
+        self.heartbeat.hurry()
 
 
 def outcome_of(report: Report) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from celery import Celery, signals
 
-from agent.host import HostAgent, HostSettings
+from agent.host import HostAgent
+from agent.host_settings import HostSettings
 from agent.phone.adb import AdbServer
 from workloads.celery_setup import (
     QUIET_WORKER,
@@ -50,7 +51,7 @@ def serve(settings: HostSettings, server: AdbServer, health: ServiceHealth) -> N
             send_task(app, DELIVER, list(parcels), results_queue(settings.host))
 
     host = HostAgent(settings, server, send, health)
-    door = MessageDoor((RUN, COMMAND), lambda _, reason: host.refuse(reason))
+    door = MessageDoor((RUN, COMMAND), lambda _, reason: host.heartbeat.refuse(reason))
     _register(app, host)
     # On shutdown Celery waits for its threads, so the lanes have to be cancelled first.
     stopping = threading.Thread(target=host.stop, name="stopping")
@@ -76,7 +77,7 @@ def _register(app: Celery, host: HostAgent) -> None:
         try:
             host.run(decode(Job, message, JOB_BYTES_MAX))
         except BadMessage as error:
-            host.refuse(str(error))
+            host.heartbeat.refuse(str(error))
         except Exception:  # a lane that fails must not stop the worker
             log.exception("a job failed outside of its lane")
 
@@ -85,6 +86,6 @@ def _register(app: Celery, host: HostAgent) -> None:
         try:
             host.command(decode(Command, message, JOB_BYTES_MAX))
         except BadMessage as error:
-            host.refuse(str(error))
+            host.heartbeat.refuse(str(error))
         except Exception:  # nor must a command
             log.exception("a command failed")

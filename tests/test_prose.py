@@ -20,7 +20,8 @@ import pytest
 from docs.generate import walk_commands
 from orchestrator.cli import farm
 from tests.documents import documents, written_by_hand
-from tests.test_structure import FILES, PACKAGES, ROOT, error_names, relative
+from tests.source_files import FILES, PACKAGES, ROOT, relative
+from tests.test_names import error_names
 
 SETTINGS_FILES = (".yaml", ".toml", ".sh")
 # What made texts hard to read, each with what to write instead.

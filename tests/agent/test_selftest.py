@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from agent.host import plausible_status
+from agent.heartbeat import plausible_status
 from agent.lane_context import LaneContext
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
