@@ -241,12 +241,6 @@ def _digest(
     return digest_of(content if step.identity is None else content | {"identity": step.identity})
 
 
-def clear_caches() -> None:
-    """Forget computed digests and costs."""
-    _cost.cache_clear()
-    _digest.cache_clear()
-
-
 def lower(case: Case, threads: int) -> bytes:
     """Return the plan that the runner executes (format: kernels/runner/runner.h)."""
     from workloads.lowering import lower_step

@@ -80,7 +80,6 @@ class CoolingFit:
     spreads: Array  # per pair: a square root of their covariance
     evidence: Array  # per pair: log evidence of this trace alone
     excess_lead_c: float  # CPU minus body temperature, beyond its value at rest
-    error_c: float
     lead_c: float | None  # CPU minus body temperature in the later part of this trace
 
     @property
@@ -154,11 +153,9 @@ def fit_cooling(
     weights = _normalize(evidence + np.array(prior.log_weights))
     spreads = np.linalg.inv(np.linalg.cholesky(inner)).transpose(0, 2, 1)
     means[:, 0] += trace.rest_c
-    best = int(weights.argmax())
-    error_c = float(np.sqrt(((trace.temps - basis[best] @ means[best]) ** 2).mean()))
     means[:, 0] += trace.rest_lead_c
     excess_c = trace.lead_c - trace.rest_lead_c
-    return CoolingFit(weights, means, spreads, evidence, excess_c, error_c, _lead(readings))
+    return CoolingFit(weights, means, spreads, evidence, excess_c, _lead(readings))
 
 
 def _trace(readings: Sequence[TempReading], prior: CoolingPosterior) -> _Trace:

@@ -33,7 +33,6 @@ class StopDecision:
     low: float = -math.inf
     median: float = math.nan
     high: float = math.inf
-    next_look: int | None = None  # number of runs at the next look
     unclear: Instability | None = None
 
     @property
@@ -53,16 +52,13 @@ class StopDecision:
 
 def decide_stop(values: Sequence[float], rule: StopRule) -> StopDecision:
     """Judge a trial by its values, one per accepted run, in the order of its repeats."""
-    latest = StopDecision(None, 0, next_look=rule.grid[0])
-    for index, look in enumerate(rule.grid):
+    latest = StopDecision(None, 0)
+    for look in rule.grid:
         if look > len(values):
             return latest
         found = median_interval(values[:look], rule.confidence)
-        next_look = rule.grid[index + 1] if index + 1 < len(rule.grid) else None
-        latest = StopDecision(
-            None, look, found.low, found.middle, found.high, next_look, found.unclear
-        )
+        latest = StopDecision(None, look, found.low, found.middle, found.high, found.unclear)
         is_narrow = latest.half_width_rel <= rule.half_width_rel
         if is_narrow and found.unclear is not Instability.DRIFT:
-            return replace(latest, cause=StopCause.WIDTH, next_look=None)
-    return replace(latest, cause=StopCause.N_MAX, next_look=None)
+            return replace(latest, cause=StopCause.WIDTH)
+    return replace(latest, cause=StopCause.N_MAX)

@@ -38,11 +38,6 @@ class RunTiming(NamedTuple):
     start_temp_c: float | None
 
     @property
-    def duration_s(self) -> float:
-        """From start to end, with cooling."""
-        return max(0.0, self.ended_at_s - self.started_at_s)
-
-    @property
     def measuring_s(self) -> float:
         """From start to end, without cooling."""
         return max(0.0, self.ended_at_s - self.started_at_s - self.cooldown_s)

@@ -218,14 +218,6 @@ def runs_in_state(db: Database, sweep_id: str, state: RunState) -> list[RunNote]
         return [RunNote(*row) for row in rows]
 
 
-def stopped_trials(db: Database, sweep_id: str) -> dict[str, str]:
-    """Return trials whose repeats a rule ended early, with the reason."""
-    stopped = (trial.c.sweep == sweep_id, trial.c.stop_rule != "")
-    with db.read() as connection:
-        rows = connection.execute(select(trial.c.id, trial.c.stop_reason).where(*stopped)).all()
-    return {row.id: row.stop_reason for row in rows}
-
-
 def phones_of_sweep(db: Database, sweep_id: str) -> frozenset[str]:
     """Return the phones that have trials of a sweep."""
     phones = select(trial.c.phone).where(trial.c.sweep == sweep_id).distinct()

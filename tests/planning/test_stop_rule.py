@@ -20,13 +20,13 @@ SOME += [(UNPINNED[3], FIVE_PERCENT), (UNPINNED[4], DEFAULT_WIDTH)]
 
 def test_quiet_trials_stop_at_the_first_look_and_noisy_ones_continue() -> None:
     quiet = [100.0, 100.4, 99.8, 100.1, 99.9, 100.2]
-    assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None, 0, next_look=6)
+    assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None, 0)
     decision = decide_stop(quiet, TWO_PERCENT)
     assert (decision.cause, decision.n, decision.median) == (StopCause.WIDTH, 6, 100.05)
     assert decision.text == "100 ± 0.2% after 6 runs"
     noisy = [100.0, 150.0, 80.0, 120.0, 60.0, 140.0, 90.0]
     decision = decide_stop(noisy, TWO_PERCENT)
-    assert (decision.cause, decision.n, decision.next_look) == (None, 6, 9)
+    assert (decision.cause, decision.n) == (None, 6)
     short = StopRule(half_width_rel=0.02, n_max=7)
     assert decide_stop(noisy, short).cause is StopCause.N_MAX
     assert StopDecision(None, 5).text == "no interval yet after 5 runs"

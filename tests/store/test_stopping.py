@@ -1,6 +1,7 @@
 """Early stopping and budgets, as the store applies them."""
 
 import pytest
+from sqlalchemy import select
 
 from orchestrator.decisions.budget import exceeded_budget
 from orchestrator.decisions.states import RunState
@@ -10,6 +11,7 @@ from orchestrator.store.budget_pauses import pause_overspent
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
+from orchestrator.store.tables import trial
 from orchestrator.sweepfile.policy import Budget, Policy, StopRule
 from tests.builders import SIMULATED, a_faulty_report, a_report, a_trial
 from tests.store.three_phones import announce_phones, counts, lease, submit
@@ -38,8 +40,10 @@ def test_a_trial_that_has_converged_skips_its_other_runs(store: Database) -> Non
             converged = [event for event in stored.events if event.kind is EventKind.CONVERGED]
             assert bool(converged) == (number == 5 and phone == "PH1")
     assert counts(store) == {RunState.DONE: 12, RunState.SKIPPED: 6, RunState.QUEUED: 18}
-    ((trial, reason),) = sweep_queries.stopped_trials(store, "sw-00000001").items()
-    assert trial == a_trial(0, "PH1").id
+    query = select(trial.c.id, trial.c.stop_reason).where(trial.c.stop_rule != "")
+    with store.read() as connection:
+        ((stopped, reason),) = connection.execute(query).all()
+    assert stopped == a_trial(0, "PH1").id
     assert reason == "target precision reached (median ± 0.1% after 6 runs)"
 
 

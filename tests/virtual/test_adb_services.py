@@ -1,6 +1,5 @@
 """The services of ADB: keys, root, forwards, logs, packages, links, reboots."""
 
-import asyncio
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.adb.host_keys import HostKeys, parse_public_key
+from agent.virtual.adb.host_keys import parse_public_key
 from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
 from tests.virtual.adb_host import (
     ADB,
@@ -66,26 +65,14 @@ def test_a_host_with_a_known_key_is_accepted(host: AdbHost, their_key: Path) -> 
         assert phone.out("echo in") == "in"
 
 
-def test_an_unknown_host_waits_until_its_key_is_accepted(host: AdbHost) -> None:
+def test_an_unknown_host_is_unauthorized(host: AdbHost) -> None:
     with running_phone(host, FleetConfig(("meizu-16t",), speed=100.0)) as (fleet, phone):
-        host_keys = fleet.servers[0].host_keys
-        host_keys.forget_keys()
+        fleet.servers[0].host_keys.require_keys()
         host.adb("connect", phone.address)
         wait_until(lambda: state(host, phone.address) == "unauthorized", "it is unauthorized")
         refused = host.adb("-s", phone.address, "shell", "true")
         assert refused.status != 0
         assert "unauthorized" in refused.err
-        wait_until(lambda: host_keys.pending_count == 1, "the key waits")
-        loop = fleet.servers[0].listener.get_loop()  # type: ignore[union-attr]
-        asyncio.run_coroutine_threadsafe(_accept(host_keys), loop).result(WAIT_S)
-        wait_until(lambda: state(host, phone.address) == "device", "it is let in")
-        host.adb("disconnect", phone.address)
-        host.adb("connect", phone.address)
-        wait_until(lambda: state(host, phone.address) == "device", "it is remembered")
-
-
-async def _accept(host_keys: HostKeys) -> None:
-    assert host_keys.accept_pending() == 1
 
 
 def test_a_forged_signature_is_refused(their_key: Path) -> None:

@@ -167,12 +167,8 @@ class AdbConnection:
             key = parse_public_key(packet.payload)
             if key is None:
                 raise MalformedPacket("not a public key")
-
-            def on_accepted() -> None:
-                if self._pending_greeting is not None:
-                    self.greet(greeting)
-
-            self.host_keys.admit_when_accepted(key, on_accepted)
+            if self.host_keys.accepts(key):
+                self.greet(greeting)
 
     def _open_stream(self, packet: AdbPacket) -> None:
         name = packet.payload.rstrip(b"\0").decode("utf-8", "surrogateescape")

@@ -1,13 +1,12 @@
 """Authentication of hosts: which adb keys a phone accepts.
 
 By default every host may connect. If keys are required, a host proves its key by signing a token;
-an unknown key waits until it is accepted, as the dialog on a phone's screen does.
+a host with an unknown key stays unauthorized, as if nobody answered the dialog on the screen.
 """
 
 import base64
 import binascii
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 
 TOKEN_BYTES = 20
@@ -56,41 +55,17 @@ class HostKeys:
     def __init__(self) -> None:
         self.is_required = False
         self._keys: set[AdbPublicKey] = set()
-        self._pending: dict[AdbPublicKey, list[Callable[[], None]]] = {}
 
     def require_keys(self, *keys: AdbPublicKey) -> None:
         """Accept these keys, and require one of the accepted keys from now on."""
         self._keys.update(keys)
         self.is_required = True
 
-    def forget_keys(self) -> None:
-        """Accept no key but require one: the next host is unauthorized."""
-        self._keys.clear()
-        self.is_required = True
-
     def accepts_signature(self, token: bytes, signature: bytes) -> bool:
         return any(key.verifies(token, signature) for key in self._keys)
 
-    def admit_when_accepted(self, key: AdbPublicKey, on_accepted: Callable[[], None]) -> None:
-        """Call back at once if the key is accepted, otherwise as soon as it is."""
-        if key in self._keys:
-            on_accepted()
-        else:
-            self._pending.setdefault(key, []).append(on_accepted)
-
-    @property
-    def pending_count(self) -> int:
-        """Return how many keys wait for acceptance."""
-        return len(self._pending)
-
-    def accept_pending(self) -> int:
-        """Accept every waiting key; return how many there were."""
-        pending, self._pending = self._pending, {}
-        self._keys.update(pending)
-        for callbacks in pending.values():
-            for admit_host in callbacks:
-                admit_host()
-        return len(pending)
+    def accepts(self, key: AdbPublicKey) -> bool:
+        return key in self._keys
 
 
 def make_token() -> bytes:

@@ -63,11 +63,6 @@ class CpuCluster:
         return self.max_khz if self.fixed_performance else min(self.user_min_khz, self.max_khz)
 
     @property
-    def clock_share(self) -> float:
-        """Return the clock as a share of the highest."""
-        return self.clock_khz / self.ladder[-1]
-
-    @property
     def capacity_per_khz(self) -> float:
         """Return the scalar work per cycle, in the unit of cpu_capacity."""
         return self.profile.capacity / self.ladder[-1]

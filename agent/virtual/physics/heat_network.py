@@ -40,11 +40,6 @@ class HeatNetwork:
         self._resistance = _to_triples(np.linalg.inv(conductance))
         self.temps: NodeTriple = (ambient_c, ambient_c, ambient_c)
 
-    @property
-    def slowest_time_constant_s(self) -> float:
-        """Return the time constant of the slowest mode: the body against the air."""
-        return 1.0 / min(self._rates)
-
     def node(self, name: HeatNode) -> float:
         return self.temps[NODE_INDEX[name]]
 
