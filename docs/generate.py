@@ -236,6 +236,26 @@ def render_workloads() -> str:
     return table(("workload", "source", "meaning", "parameters (default; range)"), rows)
 
 
+def render_layers() -> str:
+    """Every layer with its arguments."""
+    from workloads import layers
+
+    kinds = ((name, getattr(layers, name)) for name in layers.__all__)
+    rows = [
+        (
+            code(name),
+            (inspect.getdoc(kind) or "").splitlines()[0],
+            ", ".join(
+                code(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+                for p in inspect.signature(kind).parameters.values()
+            ),
+        )
+        for name, kind in kinds
+        if inspect.isclass(kind) and hasattr(kind, "tag")
+    ]
+    return table(("layer", "output", "arguments and defaults"), rows)
+
+
 def render_mischief() -> str:
     """Every kind of mischief with its options."""
     from dataclasses import fields
@@ -313,6 +333,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faults": render_faults,
     "lab-settings": render_lab_settings,
     "metrics": render_metrics,
+    "layers": render_layers,
     "mischief": render_mischief,
     "reasons": render_reasons,
     "runner-contract": render_runner_contract,

@@ -36,6 +36,12 @@ def test_a_new_model_is_one_file_and_one_line_and_can_be_lowered(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "what it does, in one line\n"), done.stderr
     with pytest.raises(InvalidRequest, match="my_net.py exists already"):
         write_model("my-net", models)
+    text = (models / "my_net.py").read_text()
+    (models / "my_net.py").write_text(text.replace("side=32", 'side=given["size"]'))
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
+    line = 1 + text[: text.index("side=32")].count("\n")
+    mistake = f"workloads/models/my_net.py, line {line}: KeyError: 'size'; correct the file"
+    assert done.stderr.splitlines()[-1].endswith(f"InvalidRequest: {mistake}")
 
 
 @pytest.mark.parametrize("name", ["", "My Net", "../x", "1net", "x" * 41, "a\nb"])

@@ -6,7 +6,9 @@ like the studies' data.
 """
 
 import importlib
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,14 +24,16 @@ from workloads.models.emdl21 import MODELS, OPTIMIZER, OPTIMIZERS, cpu_job
 from workloads.models.googlenet import googlenet, inceptionv1
 from workloads.models.lenet import lenet
 from workloads.models.mobilenetv2 import mobilenetv2
-from workloads.models.own_models import OWN_MODELS
+from workloads.models.own_models import OWN_MODELS, OwnModel
 from workloads.models.perceptrons import WIDTHS, perceptron
 from workloads.models.resnet import resnet, resnet20
 from workloads.models.squeezenet import squeezenet
 from workloads.models.text_models import bert, char_cnn, char_lstm, seq2seq
 from workloads.models.vgg import vgg
 from workloads.models.xception import xception
+from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.step_cost import Step
+from workloads.text import safe_text
 from workloads.training import (
     SGD,
     Adam,
@@ -129,8 +133,34 @@ def training_config(name: str) -> TrainingConfig:
     own = next((own for own in OWN_MODELS if own.name == name), None)
     if own is None:
         return TRAINING_CONFIGS[name]
-    module = importlib.import_module(own.module)
-    return TrainingConfig(module.model, module.OPTIMIZER)
+    with _own_mistakes(own):
+        module = importlib.import_module(own.module)
+        build, optimizer = module.model, module.OPTIMIZER
+
+    def build_own(given: BoundParameters) -> Model:
+        with _own_mistakes(own):
+            model: Model = build(given)
+            return model
+
+    return TrainingConfig(build_own, optimizer)
+
+
+@contextmanager
+def _own_mistakes(own: OwnModel) -> Iterator[None]:
+    """Refuse a model whose file has a mistake, with the file and the line."""
+    try:
+        yield
+    except FarmError:
+        raise
+    except Exception as error:
+        file = f"{own.module.replace('.', '/')}.py"
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename.endswith(file)]
+        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        where = f"{file}, line {line}" if line else file
+        raise InvalidRequest(
+            f"{where}: {type(error).__name__}: {safe_text(error)}; correct the file"
+        ) from error
 
 
 def build_inference_step(name: str, given: BoundParameters) -> Step:
