@@ -27,13 +27,14 @@ from agent.launch.runner_process import RunProgress, launch_runner, watch_runner
 from agent.phone.canary_reference import CanaryTimes
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
+from agent.phone.phone_snapshot import record_snapshot, snapshot_command
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import parse_complete_nodes
 from agent.phone.shell_link import LINK_LOST
 from agent.prepare.charge import charge_battery
 from agent.prepare.cooldown import cool_down
 from agent.prepare.pinning import pin_phone, resolve_condition
-from agent.prepare.quiesce import quiesce
+from agent.prepare.quiesce import quiesce, quiet_queries
 from agent.restore.fence import blame_lease_loss
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.restore_session import RestoreSession
@@ -86,8 +87,10 @@ class _Lane:
         try:
             with stage(Stage.FENCE):
                 build = self.context.runner_for(phone.facts.abi).with_digest(phone.facts.runner)
-                taken = take_phone(phone, job.fence, self.context.host, build)
-                restore_leftovers(phone, self.context.state_dir, True, taken.leftovers)
+                queries = [snapshot_command(phone), *quiet_queries(phone)]
+                taken = take_phone(phone, job.fence, self.context.host, build, queries)
+                snapshot = record_snapshot(phone, taken.answers[0].text)
+                is_old = restore_leftovers(phone, self.context.state_dir, True, taken.leftovers)
             with stage(Stage.INSTALL):
                 runner = install_runner(phone, build, digest=taken.runner_digest)
             with stage(Stage.WATCHDOG):
@@ -95,9 +98,9 @@ class _Lane:
                 self.session.begin(runner, taken.boot_id)
             with stage(Stage.CHARGE):
                 show = self.context.status.show_snapshot
-                charge_battery(phone, job.condition, stage.sleep, show)
+                is_old |= charge_battery(phone, job.condition, stage.sleep, show, snapshot)
             with stage(Stage.QUIESCE):
-                quiesce(phone, self.session.journal)
+                quiesce(phone, self.session.journal, () if is_old else taken.answers[1:])
             with stage(Stage.PREPARE):
                 probe, spec = self._prepare(runner, cores)
             with stage(Stage.COOL):

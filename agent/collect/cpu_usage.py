@@ -3,7 +3,10 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.collect.readings import NodeValue, Readings
 from agent.phone.gpu_probe import JETSON_LOAD, KGSL
@@ -20,11 +23,20 @@ MEMORY_MARK, CYCLES_MARK = "\tmemory", "\tcycles"
 TICKS_PER_SECOND = 100  # of /proc/stat, on every kernel that phones have
 TICKS_MIN = 100  # per core: in less than a second, one tick more or less would pass for work
 
-_CORE = re.compile(r"(?<!\S)(\d{1,3}):(\d{1,18})/(\d{1,18})(?!\S)", re.ASCII)
+_CORES = re.compile(r"(?:\d{1,3}:\d{1,18}/\d{1,18}(?: |$))+", re.ASCII)
+_SPACES = str.maketrans(":/", "  ")
 _MEMORY = re.compile(r"(\d{1,12}) (\d{1,12}) (\d{1,12}) (\d{1,12})", re.ASCII)
 _CYCLES = re.compile(r"(\d{1,18})/(\d{1,18})", re.ASCII)
-CoreColumns = tuple[list[int], list[int], list[int]]
-CoreTicks = dict[int, tuple[int, int]]  # core -> busy and total ticks since boot
+Ticks = NDArray[np.int64]
+
+
+class CoreTicks(NamedTuple):
+    """Busy and total ticks since boot: one entry per moment and core, in the order of moments."""
+
+    row: Ticks
+    cpu: Ticks
+    busy: Ticks
+    total: Ticks
 
 
 @dataclass(frozen=True)
@@ -45,44 +57,48 @@ def gpu_load_node(gpu: Gpu | None) -> str | None:
     return f"{KGSL}/gpu_busy_percentage" if gpu.folder.startswith(KGSL) else f"{gpu.folder}/load"
 
 
-def parse_core_ticks(value: NodeValue) -> CoreTicks:
-    """Parse 'CPU:BUSY/TOTAL CPU:BUSY/TOTAL ...'; anything else yields no core."""
-    cores = _CORE.findall(value) if isinstance(value, str) else ()
-    return {int(cpu): (int(busy), int(total)) for cpu, busy, total in cores}
+def core_ticks(readings: Readings) -> CoreTicks:
+    """The ticks of every core at each moment, from 'CPU:BUSY/TOTAL CPU:BUSY/TOTAL ...'."""
+    return readings.derived(_parse_core_ticks)
 
 
-def core_ticks(readings: Readings) -> list[tuple[int, CoreTicks]]:
-    """The ticks of every core at each moment."""
-    return list(zip(readings.t_ns, readings.parsed(STAT, parse_core_ticks), strict=False))
-
-
-def core_columns(readings: Readings) -> dict[int, CoreColumns]:
-    """Moments, busy and total ticks of each core; moments at which a core is off are left out."""
-    columns: dict[int, CoreColumns] = {}
-    for t_ns, ticks in core_ticks(readings):
-        for cpu, (busy, total) in ticks.items():
-            column = columns.get(cpu) or columns.setdefault(cpu, ([], [], []))
-            column[0].append(t_ns)
-            column[1].append(busy)
-            column[2].append(total)
-    return columns
+def _parse_core_ticks(readings: Readings) -> CoreTicks:
+    """Parse the column; a text that is anything else yields no core."""
+    texts = [str(value) for value in readings.column(STAT)]
+    texts = [text if _CORES.fullmatch(text) else "" for text in texts]
+    row = np.repeat(np.arange(len(texts)), [text.count(":") for text in texts])
+    text = " ".join(filter(None, texts)).translate(_SPACES)
+    numbers = np.fromstring(text, dtype=np.int64, sep=" ")
+    cpu, busy, total = numbers.reshape(-1, 3).T
+    return CoreTicks(row, cpu, busy, total)
 
 
 def core_usage(readings: Readings) -> tuple[CoreUsage, ...]:
     """How each core was used; cores without two readings are left out."""
-    usage = []
-    for cpu, (_, busy, total) in sorted(core_columns(readings).items()):
-        ticks = zip(map(sub, busy[1:], busy), map(sub, total[1:], total), strict=True)
-        intervals = [pair for pair in ticks if 0 <= pair[0] <= pair[1] > 0]  # else it was reset
-        if intervals:
-            usage.append(_usage_of(cpu, intervals))
+    ticks, usage = core_ticks(readings), []
+    for cpu in np.unique(ticks.cpu):
+        own = ticks.cpu == cpu
+        busy, total = np.diff(ticks.busy[own]), np.diff(ticks.total[own])
+        counted = (busy >= 0) & (busy <= total) & (total > 0)  # else it was reset
+        all_ticks = int(total[counted].sum())
+        if all_ticks:
+            busy_ticks, idle_ticks = busy[counted].sum(), total[counted & (busy == 0)].sum()
+            shares = 100 * float(busy_ticks) / all_ticks, float(idle_ticks) / all_ticks
+            usage.append(CoreUsage(int(cpu), *shares))
     return tuple(usage)
 
 
-def _usage_of(cpu: int, intervals: Sequence[tuple[int, int]]) -> CoreUsage:
-    total = sum(ticks for _, ticks in intervals)
-    idle = sum(ticks for busy, ticks in intervals if busy == 0)
-    return CoreUsage(cpu, 100 * sum(busy for busy, _ in intervals) / total, idle / total)
+def ticks_together(readings: Readings, cpus: Collection[int]) -> tuple[Ticks, Ticks, Ticks]:
+    """The rows in which all of these cores are on, and their busy and total ticks together."""
+    ticks, count = core_ticks(readings), len(readings.t_ns)
+    own = np.isin(ticks.cpu, list(cpus))
+    row = ticks.row[own]
+    rows = np.flatnonzero(np.bincount(row, minlength=count) == len(cpus))
+    busy, total = (
+        np.bincount(row, column[own], minlength=count)[rows].astype(np.int64)
+        for column in (ticks.busy, ticks.total)
+    )
+    return rows, busy, total
 
 
 def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | None:
@@ -92,16 +108,14 @@ def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | N
     """
     own_ticks = readings.numbers(OWN_STAT)
     moments = [
-        (runner_ticks, ticks)
-        for runner_ticks, (_, ticks) in zip(own_ticks, core_ticks(readings), strict=False)
-        if runner_ticks is not None and all(cpu in ticks for cpu in cpus)
+        (runner_ticks, busy, total)
+        for row, busy, total in zip(*ticks_together(readings, cpus), strict=True)
+        if row < len(own_ticks) and (runner_ticks := own_ticks[row]) is not None
     ]
     if len(moments) < 2:
         return None
-    (runner_first, first), (runner_last, last) = moments[0], moments[-1]
-    busy = sum(last[cpu][0] - first[cpu][0] for cpu in cpus)
-    total = sum(last[cpu][1] - first[cpu][1] for cpu in cpus)
-    runner = runner_last - runner_first
+    ends = zip(moments[0], moments[-1], strict=True)
+    runner, busy, total = (int(last - first) for first, last in ends)
     if total < TICKS_MIN * len(cpus) or runner < 0 or busy < 0:
         return None
     return 100 * max(0, busy - runner) / total
@@ -115,19 +129,20 @@ def parse_cycles(value: NodeValue) -> tuple[int, int] | None:
 
 def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries | None:
     """The cumulative busy seconds of some cores together."""
-    moments = [(t_ns, ticks) for t_ns, ticks in core_ticks(readings) if ticks.keys() >= {*cpus}]
-    if len(moments) < 2:
-        return None
-    busy_s = [sum(ticks[cpu][0] for cpu in cpus) / TICKS_PER_SECOND for _, ticks in moments]
-    return CumulativeSeries([t_ns for t_ns, _ in moments], busy_s)
+    rows, busy, _ = ticks_together(readings, cpus)
+    return _seconds(readings, rows, busy) if len(rows) > 1 else None
 
 
 def core_busy_series(readings: Readings) -> dict[int, CumulativeSeries]:
-    """The cumulative busy seconds of each core."""
-    return {
-        cpu: CumulativeSeries(t_ns, [ticks / TICKS_PER_SECOND for ticks in busy])
-        for cpu, (t_ns, busy, _) in core_columns(readings).items()
-    }
+    """The cumulative busy seconds of each core; moments at which it is off are left out."""
+    ticks = core_ticks(readings)
+    of_cpu = {int(cpu): ticks.cpu == cpu for cpu in np.unique(ticks.cpu)}
+    return {cpu: _seconds(readings, ticks.row[own], ticks.busy[own]) for cpu, own in of_cpu.items()}
+
+
+def _seconds(readings: Readings, rows: Ticks, ticks: Ticks) -> CumulativeSeries:
+    t_ns = [readings.t_ns[row] for row in rows.tolist()]
+    return CumulativeSeries(t_ns, (ticks / TICKS_PER_SECOND).tolist())
 
 
 def gpu_load_pct(readings: Readings, node: str | None) -> list[tuple[int, int]]:

@@ -1,10 +1,11 @@
 """Readings: the samples of a phone's nodes as columns over time, and a run's telemetry blob."""
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from pydantic_core import from_json
 
 from agent.collect.runner_output import LINE_BYTES_MAX, RunnerOutput, StepWindow
 from agent.deadline import Deadline
@@ -39,9 +40,13 @@ class Readings:
 
     def within(self, span: Span) -> "Readings":
         """The rows within a span."""
-        rows = slice(bisect_left(self.t_ns, span[0]), bisect_right(self.t_ns, span[1]))
-        columns = {path: column[rows] for path, column in self.columns.items()}
-        return Readings(self.paths, self.t_ns[rows], columns, _whole=(self, rows))
+        if span not in self._parsed:
+            rows = slice(bisect_left(self.t_ns, span[0]), bisect_right(self.t_ns, span[1]))
+            columns = {path: column[rows] for path, column in self.columns.items()}
+            t_ns = self.t_ns[rows]
+            self._parsed[span] = Readings(self.paths, t_ns, columns, _whole=(self, rows))
+        part: Readings = self._parsed[span]
+        return part
 
     def column(self, path: str) -> list[NodeValue]:
         """The values of a node, one per row; empty if the node was not sampled."""
@@ -68,18 +73,25 @@ class Readings:
         values: list[T] = self._parsed[path, parse]
         return values
 
+    def derived(self, compute: Callable[["Readings"], T]) -> T:
+        """What a function makes of these readings; it is computed only once."""
+        if compute not in self._parsed:
+            self._parsed[compute] = compute(self)
+        value: T = self._parsed[compute]
+        return value
+
     def hottest_c(self, zones: Sequence[ThermalZone]) -> list[tuple[int, float]]:
         """The highest plausible temperature of some zones at each moment that has one."""
-        columns = [(self.numbers(zone.path), zone.scale) for zone in zones]
-        temps = []
-        for row, t_ns in enumerate(self.t_ns):
-            row_temps = [
-                plausible_temp_c(column[row], scale) for column, scale in columns if column
-            ]
-            plausible = [temp_c for temp_c in row_temps if temp_c is not None]
-            if plausible:
-                temps.append((t_ns, max(plausible)))
-        return temps
+        columns = []
+        for zone in zones:
+            numbers = self.numbers(zone.path)
+            temps = {number: plausible_temp_c(number, zone.scale) for number in set(numbers)}
+            columns += [[temps[number] for number in numbers]] if numbers else []
+        rows = (
+            (t_ns, [temp_c for temp_c in row if temp_c is not None])
+            for t_ns, row in zip(self.t_ns, zip(*columns, strict=True), strict=False)
+        )
+        return [(t_ns, max(plausible)) for t_ns, plausible in rows if plausible]
 
 
 def fetch_readings(
@@ -109,8 +121,8 @@ def parse_readings(content: bytes) -> Readings:
         if not line or len(line) > LINE_BYTES_MAX:
             continue
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = from_json(line)
+        except ValueError:
             continue
         if not isinstance(record, dict):
             continue

@@ -55,18 +55,17 @@ def observe_disturbances(
 
 def suspended_s(timed: Readings) -> float:
     """Seconds that no core counted: the boot clock runs on while a phone is suspended."""
-    moments = core_ticks(timed)
-    if len(moments) < 2:
+    ticks = core_ticks(timed)
+    if not ticks.row.size:
         return 0.0
-    (start_ns, first), (end_ns, last) = moments[0], moments[-1]
-    elapsed_s = (end_ns - start_ns) / 1e9
-    counted_s = [
-        (last[cpu][1] - first[cpu][1]) / TICKS_PER_SECOND for cpu in first.keys() & last.keys()
-    ]
+    first, last = (ticks.row == ticks.row[row] for row in (0, -1))
+    total_at_first = dict(zip(ticks.cpu[first].tolist(), ticks.total[first].tolist(), strict=True))
+    total_at_last = dict(zip(ticks.cpu[last].tolist(), ticks.total[last].tolist(), strict=True))
     # A core that is off counts nothing; the core that counted most was on all the time.
-    if not counted_s or max(counted_s) <= 0:
-        return 0.0
-    return max(0.0, elapsed_s - max(counted_s))
+    both = total_at_first.keys() & total_at_last.keys()
+    counted = max((total_at_last[cpu] - total_at_first[cpu] for cpu in both), default=0)
+    elapsed_s = (timed.t_ns[ticks.row[-1]] - timed.t_ns[ticks.row[0]]) / 1e9
+    return max(0.0, elapsed_s - counted / TICKS_PER_SECOND) if counted > 0 else 0.0
 
 
 def _steady_shares(timed: Readings, clock_nodes: Sequence[str]) -> Iterator[float]:

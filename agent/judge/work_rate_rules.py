@@ -144,11 +144,14 @@ def _clocks(run: RunObservation) -> list[Clocks]:
 
 def check_online_cores(run: RunObservation) -> Iterator[Reason]:
     """Every requested core was online in every reading: /proc/stat lists no others."""
-    start_ns = run.span[0]
-    for t_ns, ticks in core_ticks(run.readings.within(run.span)):
-        missing = [cpu for cpu in run.probe.cores.cpus if ticks and cpu not in ticks]
+    timed = run.readings.within(run.span)
+    ticks = core_ticks(timed)
+    listed = set(ticks.row.tolist())
+    for cpu in run.probe.cores.cpus:
+        missing = listed.difference(ticks.row[ticks.cpu == cpu].tolist())
         if missing:
-            yield Reason.void(ReasonCode.CORE_OFFLINE, cpu=missing[0], at_s=(t_ns - start_ns) / 1e9)
+            at_s = (timed.t_ns[min(missing)] - run.span[0]) / 1e9
+            yield Reason.void(ReasonCode.CORE_OFFLINE, cpu=cpu, at_s=at_s)
             return
 
 

@@ -17,6 +17,7 @@ from agent.phone.kernel_nodes import (
 )
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
+from agent.phone.shell_command import ShellCommand, parse_complete_nodes, read_nodes_command
 
 BATTERY_LEVEL = f"{SUPPLY}/battery/capacity"
 IDLE_SAMPLES_MAX = 40
@@ -42,11 +43,27 @@ def take_snapshot(
     `coolers` are the state nodes of the cooling devices that cap the CPUs; the values of
     `power_nodes` are kept as idle samples.
     """
+    command = snapshot_command(phone, (*coolers, *power_nodes))
+    text = phone.shell_batch([command], deadline)[0].text
+    return record_snapshot(phone, text, coolers, power_nodes)
+
+
+def snapshot_command(phone: Phone, nodes: Collection[str] = ()) -> ShellCommand:
+    """The command that reads what a snapshot shows, and other nodes."""
+    body = phone.facts.body_zone
+    zones = (*phone.facts.cpu_zones, *((body,) if body is not None else ()))
+    level = supply_node(BATTERY_LEVEL, phone.facts.gauge_supply)
+    return read_nodes_command([UPTIME, level, *(zone.path for zone in zones), *nodes])
+
+
+def record_snapshot(
+    phone: Phone, text: str, coolers: Collection[str] = (), power_nodes: Collection[str] = ()
+) -> PhoneSnapshot:
+    """Parse what snapshot_command printed, and record temperature, battery level and power."""
+    nodes = parse_complete_nodes(text)
     zones, body = phone.facts.cpu_zones, phone.facts.body_zone
     body_zones = (body,) if body is not None else ()
     level = supply_node(BATTERY_LEVEL, phone.facts.gauge_supply)
-    paths = [UPTIME, level, *(zone.path for zone in (*zones, *body_zones)), *coolers]
-    nodes = phone.read_nodes([*paths, *power_nodes], deadline)
     t_s, temp_c = phone.observe_uptime(nodes.get(UPTIME, "")), hottest_c(zones, nodes)
     if temp_c is not None:
         phone.cooling.record(t_s, temp_c, hottest_c(body_zones, nodes))

@@ -43,18 +43,22 @@ def charge_battery(
     condition: Condition,
     sleep: Callable[[float], None],
     on_snapshot: Callable[[PhoneSnapshot], None],
-) -> None:
-    """Wait until the battery is above the minimum; a phone that hides its level does not wait."""
+    snapshot: PhoneSnapshot,
+) -> bool:
+    """Wait until the battery is above the minimum, and return whether that took time.
+
+    A phone that hides its level does not wait.
+    """
     first: BatteryLevel | None = None
     while True:
-        snapshot = take_snapshot(phone)
         on_snapshot(snapshot)
         level_pct = read_battery_pct(phone, snapshot)
         if level_pct is None:
-            return
+            return False
         now = BatteryLevel(snapshot.t_s, level_pct)
         first = first or now
         if is_charged(first, now, condition):
-            return
+            return now is not first
         pause_s = max(POLL_S / phone.clock_ratio.value, phone.timeouts.poll_interval_min_s)
         sleep(min(pause_s, phone.timeouts.poll_interval_max_s))
+        snapshot = take_snapshot(phone)

@@ -91,14 +91,18 @@ def quiet_settings(address: str) -> tuple[QuietSetting, ...]:
     return tuple(setting for setting in QUIET_SETTINGS if not (setting.wired_only and over_network))
 
 
-def quiesce(phone: Phone, journal: RestoreJournal) -> None:
-    """Make the phone quiet, and stop charging last."""
+def quiet_queries(phone: Phone) -> list[ShellCommand]:
+    """The commands that show which settings are not quiet."""
     queries = [ShellCommand(["settings", "list", namespace]) for namespace in _NAMESPACES]
-    queries += _MODE_QUERIES
     charging = phone.facts.charging
-    if charging is not None:
-        queries.append(ShellCommand(["cat", charging.path]))
-    results = phone.shell_batch(queries)
+    switch = [ShellCommand(["cat", charging.path])] if charging is not None else []
+    return [*queries, *_MODE_QUERIES, *switch]
+
+
+def quiesce(phone: Phone, journal: RestoreJournal, answers: Sequence[ShellResult] = ()) -> None:
+    """Make the phone quiet, and stop charging last; `answers` are those to quiet_queries."""
+    results = answers or phone.shell_batch(quiet_queries(phone))
+    charging = phone.facts.charging
     modes = results[len(_NAMESPACES) : len(_NAMESPACES) + len(_MODE_QUERIES)]
     steps = [*_setting_steps(phone, results[: len(_NAMESPACES)]), *_mode_steps(phone, *modes)]
     if charging is not None and results[-1].text.strip() == charging.on:

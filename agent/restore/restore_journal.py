@@ -57,9 +57,9 @@ class RestoreJournal:
         return self._record.changes
 
     def open(self) -> None:
-        """Write the empty journal to the disk."""
+        """Write the empty journal; it need not survive a power cut, because nothing is changed."""
         _OPEN_FILES.add(self._file)
-        _write_synced(self._file, self._record)
+        _write_file(self._file, self._record)
 
     def close(self) -> None:
         """Leave what is not restored to restore_leftovers."""
@@ -75,7 +75,7 @@ class RestoreJournal:
         self._watchdog.check()
         lists = sorted({_list_of(change) for change in changes})
         self._record = self._record.model_copy(update={"changes": (*self.changes, *changes)})
-        _write_synced(self._file, self._record)  # guard: journal-on-host
+        _write_file(self._file, self._record, synced=True)  # guard: journal-on-host
         for name in lists:
             lines = [change.line() for change in self.changes if _list_of(change) == name]
             content = "".join(lines).encode()
@@ -180,14 +180,17 @@ def _is_thermal_cap(phone: Phone, change: ReversibleChange, text: str) -> bool:
     return any(first_number(state) for state in states.values())
 
 
-def _write_synced(file: Path, record: JournalRecord) -> None:
+def _write_file(file: Path, record: JournalRecord, synced: bool = False) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
     with part.open("w") as stream:
         stream.write(record.model_dump_json())
         stream.flush()
-        os.fsync(stream.fileno())
+        if synced:
+            os.fsync(stream.fileno())
     part.replace(file)
+    if not synced:
+        return
     folder = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from agent.phone.phone_driver import Phone
 from agent.phone.runner_install import runner_digest_command
-from agent.phone.shell_command import ShellResult
+from agent.phone.shell_command import ShellCommand, ShellResult
 from agent.restore.fence import take_fence
 from agent.restore.restore_leftovers import LEFTOVER_QUERIES, parse_boot_id
 from kernels.runner_builds import RunnerBuild
@@ -17,10 +17,17 @@ class TakenPhone(NamedTuple):
     boot_id: str
     runner_digest: ShellResult  # of runner_digest_command
     leftovers: Sequence[ShellResult]  # of LEFTOVER_QUERIES
+    answers: Sequence[ShellResult]  # to the caller's queries
 
 
-def take_phone(phone: Phone, fence: int, host: str, build: RunnerBuild) -> TakenPhone:
-    """Take the fence, and read the boot id, the runner's digest and what an earlier lane left."""
-    queries = (runner_digest_command(phone, build), *LEFTOVER_QUERIES)
-    runner_digest, *leftovers = take_fence(phone, fence, host, queries)
-    return TakenPhone(parse_boot_id(leftovers), runner_digest, leftovers)
+def take_phone(
+    phone: Phone, fence: int, host: str, build: RunnerBuild, queries: Sequence[ShellCommand] = ()
+) -> TakenPhone:
+    """Take the fence, and read the boot id, the runner's digest and what an earlier lane left.
+
+    Other queries are answered in the same round trip.
+    """
+    ours = (runner_digest_command(phone, build), *LEFTOVER_QUERIES)
+    runner_digest, *results = take_fence(phone, fence, host, (*ours, *queries))
+    leftovers, answers = results[: len(LEFTOVER_QUERIES)], results[len(LEFTOVER_QUERIES) :]
+    return TakenPhone(parse_boot_id(leftovers), runner_digest, leftovers, answers)

@@ -7,11 +7,11 @@ from agent.collect.cpu_usage import (
     OWN_STAT,
     STAT,
     busy_series,
+    core_ticks,
     core_usage,
     gpu_load_node,
     gpu_util_pct,
     own_cores_shared_pct,
-    parse_core_ticks,
     swapped_mb,
 )
 from agent.collect.readings import Readings
@@ -26,9 +26,11 @@ def readings(path: str, *values: str | int | None) -> Readings:
 
 
 def test_cores_are_parsed_and_nonsense_is_skipped() -> None:
-    assert parse_core_ticks("0:10/100 7:5/90") == {0: (10, 100), 7: (5, 90)}
-    assert parse_core_ticks("0:10 x:1/2 1:-1/2 2:1/2/3") == {}
-    assert parse_core_ticks(None) == {}
+    texts = ("0:10/100 7:5/90", "0:10 x:1/2 1:-1/2 2:1/2/3", None, 7, f"0:1/{10**18 - 1}")
+    ticks = core_ticks(readings(STAT, *texts))
+    rows = [column.tolist() for column in ticks]
+    assert rows == [[0, 0, 4], [0, 7, 0], [10, 5, 1], [100, 90, 10**18 - 1]]
+    assert core_ticks(readings(STAT, "")).row.size == 0
 
 
 def test_busy_and_idle_shares_of_each_core() -> None:

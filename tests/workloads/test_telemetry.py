@@ -83,10 +83,18 @@ def test_telemetry_survives_a_round_trip() -> None:
     assert isinstance(telemetry.series[ENERGY], SampledSeries)
 
 
+@pytest.mark.parametrize("rates", [[0.07, 0.29], [1.5, 2 / 1024], [710_400.0], [1 / 3], [1e-300]])
+def test_a_series_in_parts_of_its_unit_keeps_its_values(rates: list[float]) -> None:
+    columns = series_columns(sampled(list(enumerate(rates))))
+    energy = read_telemetry(pack_telemetry({"series": {ENERGY: columns}})).series[ENERGY]
+    assert isinstance(energy, SampledSeries)
+    assert energy.rate == rates
+
+
 def test_a_series_at_the_times_of_readings_does_not_repeat_them() -> None:
     read_ns = [0, 10 * MS, 20 * MS]
     columns = series_columns(sampled([(10 * MS, 3.0), (20 * MS, 3.0)]), read_ns)
-    assert columns == {"row": 1, "rate": [3.0, 3.0]}
+    assert columns == {"row": 1, "rate": [3, 3], "per": 1}
     content = {"readings": {"t_ns": read_ns}, "series": {ENERGY: columns}}
     energy = read_telemetry(pack_telemetry(content)).series[ENERGY]
     assert list(energy.t_ns) == read_ns[1:]
@@ -109,6 +117,7 @@ def test_other_content_is_rejected(blob: bytes) -> None:
         {"series": {"energy_j": {"t_ns": [0.5], "total": [1.0]}}},
         {"series": {"energy_j": {"t_ns": [1, 2], "rate": [1.0]}}},
         {"series": {"energy_j": {"row": 1, "rate": [1.0]}}},
+        {"series": {"energy_j": {"t_ns": [1], "rate": [1], "per": 0}}},
         {"series": {"energy_j": {"row": -1, "rate": [1.0]}}, "readings": {"t_ns": [1]}},
         {"windows": {"t_ns": {"gaps": [0, 1]}}},
         {"readings": {"columns": [{"texts": ["a"], "choices": [1]}], "paths": ["/a"]}},
