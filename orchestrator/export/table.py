@@ -47,6 +47,8 @@ class Table:
         return [column.name for column in self.columns]
 
 
-def make_columns(**kinds: type) -> tuple[TableColumn, ...]:
-    """Build columns from names and types."""
-    return tuple(TableColumn(name, kind) for name, kind in kinds.items())
+def make_columns(text: str) -> tuple[TableColumn, ...]:
+    """Build columns from their names; a name ends with `:int` or `:float` unless it is text."""
+    kinds = {"": str, "int": int, "float": float}
+    words = (word.partition(":") for word in text.split())
+    return tuple(TableColumn(name, kinds[kind]) for name, _, kind in words)

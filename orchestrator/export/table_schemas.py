@@ -16,25 +16,8 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.telemetry import Telemetry
 
 _RUN_COLUMNS = make_columns(
-    sweep=str,
-    seed=int,
-    trial=str,
-    repeat=int,
-    attempt=int,
-    block=int,
-    position=int,
-    phone=str,
-    model=str,
-    soc=str,
-    host=str,
-    workload=str,
-    parameters=str,
-    backend=str,
-    protocol=str,
-    cores=str,
-    freq=str,
-    control=str,
-    verdict=str,
+    "sweep seed:int trial repeat:int attempt:int block:int position:int phone model soc "
+    "host workload parameters backend protocol cores freq control verdict"
 )
 
 
@@ -80,20 +63,10 @@ def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
 
 def _run_values(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> list[CellValue]:
     return [
-        run.sweep,
-        seed,
-        run.trial,
-        run.repeat,
-        run.attempt,
-        run.block,
-        run.position,
-        run.phone,
-        run.facts.model,
-        run.facts.soc,
-        run.host,
+        *(run.sweep, seed, run.trial, run.repeat, run.attempt, run.block, run.position),
+        *(run.phone, run.facts.model, run.facts.soc, run.host),
         *_cell_values(run.case, run.condition),
-        str(run.control or ""),
-        run.verdict.validity.value,
+        *(str(run.control or ""), run.verdict.validity.value),
         *_parameter_values(parameters, run.case),
     ]
 
@@ -103,16 +76,8 @@ def figures_table(
 ) -> Table:
     """One row per run and metric; the unit has its own column."""
     columns = make_columns(
-        reasons=str,
-        started_at=str,
-        ended_at=str,
-        metric=str,
-        value=float,
-        unit=str,
-        source=str,
-        model_kind=str,
-        error_rel=float,
-        grade=str,
+        "reasons started_at ended_at metric value:float unit source model_kind "
+        "error_rel:float grade"
     )
     blocks = (_figures(seed, run, parameters) for run in runs)
     return Table("figures", _run_columns(parameters, columns), blocks)
@@ -123,13 +88,8 @@ def _figures(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> TableBl
     shared = [*_run_values(seed, run, parameters), run.verdict.text, *times]
     rows = [
         (
-            name,
-            metric.value,
-            metric.unit,
-            metric.provenance.source.value,
-            str(metric.provenance.model or ""),
-            metric.provenance.error_rel,
-            metric.grade,
+            *(name, metric.value, metric.unit, metric.provenance.source.value),
+            *(str(metric.provenance.model or ""), metric.provenance.error_rel, metric.grade),
         )
         for name, metric in sorted(run.metrics.items())
     ]
@@ -144,13 +104,8 @@ def samples_table(
 ) -> Table:
     """One row per window of consecutive steps: its start, and the times of its steps."""
     columns = make_columns(
-        source=str,
-        first_step=int,
-        steps=int,
-        t_s=float,
-        step_ms=float,
-        step_min_ms=float,
-        step_max_ms=float,
+        "source first_step:int steps:int t_s:float step_ms:float step_min_ms:float "
+        "step_max_ms:float"
     )
     blocks = (_samples(seed, *pair, parameters) for pair in runs)
     return Table("samples", _run_columns(parameters, columns), blocks)
@@ -173,7 +128,7 @@ def readings_table(
     seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS
 ) -> Table:
     """One row per time and sampled node of a phone, as the phone reported it."""
-    columns = make_columns(source=str, t_s=float, node=str, value=float, text=str)
+    columns = make_columns("source t_s:float node value:float text")
     blocks = (_readings(seed, *pair, parameters) for pair in runs)
     return Table("readings", _run_columns(parameters, columns), blocks)
 
@@ -204,25 +159,10 @@ def ops_table(seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PAR
     sampler resolved the operation.
     """
     columns = make_columns(
-        source=str,
-        energy_source=str,
-        operation=str,
-        kind=str,
-        steps=int,
-        time_ms=float,
-        share=float,
-        readings=int,
-        method=str,
-        energy_mj=float,
-        power_w=float,
-        power_error_w=float,
-        util_pct=float,
-        core_util_pct=str,
-        gpu_util_pct=float,
-        clock_mhz=str,
-        gpu_clock_mhz=float,
-        memory_mb=float,
-        rails_w=str,
+        "source energy_source operation kind steps:int time_ms:float share:float readings:int "
+        "method energy_mj:float power_w:float power_error_w:float util_pct:float "
+        "core_util_pct gpu_util_pct:float clock_mhz gpu_clock_mhz:float memory_mb:float "
+        "rails_w"
     )
     return Table(
         "ops",
@@ -242,17 +182,9 @@ def _ops(
     shared = [*run_values, _source(run, "step_ms"), _source(run, "energy_j")]
     rows = [
         (
-            op.name,
-            op.kind,
-            op.steps,
-            _round(op.ms),
-            _round(op.share),
-            op.readings,
-            op.method.value,
-            _round(op.energy_mj),
-            _round(op.power_w),
-            _round(op.power_error_w),
-            _round(op.util_pct),
+            *(op.name, op.kind, op.steps, _round(op.ms), _round(op.share), op.readings),
+            *(op.method.value, _round(op.energy_mj), _round(op.power_w)),
+            *(_round(op.power_error_w), _round(op.util_pct)),
             " ".join(f"{cpu}:{pct:.0f}" for cpu, pct in sorted(op.core_util_pct.items())),
             _round(op.gpu_util_pct),
             " ".join(f"{policy}:{mhz:.0f}" for policy, mhz in sorted(op.clock_mhz.items())),
@@ -279,37 +211,15 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
     That a run fits into memory, swaps, is killed or was never tried is a finding, too.
     """
     columns = make_columns(
-        seed=int,
-        trial=str,
-        repeat=int,
-        block=int,
-        position=int,
-        phone=str,
-        workload=str,
-        parameters=str,
-        backend=str,
-        protocol=str,
-        cores=str,
-        freq=str,
-        state=str,
-        verdict=str,
-        memory=str,
-        peak_rss_mb=float,
-        why=str,
+        "seed:int trial repeat:int block:int position:int phone workload parameters backend "
+        "protocol cores freq state verdict memory peak_rss_mb:float why"
     )
     rows = (
         (
-            outcome.trial,
-            outcome.repeat,
-            outcome.block,
-            outcome.position,
-            outcome.phone,
+            *(outcome.trial, outcome.repeat, outcome.block, outcome.position, outcome.phone),
             *_cell_values(outcome.case, outcome.condition),
-            outcome.state.value,
-            str(outcome.validity or ""),
-            str(outcome.memory_outcome or ""),
-            outcome.peak_rss_mb,
-            outcome.note,
+            *(outcome.state.value, str(outcome.validity or "")),
+            *(str(outcome.memory_outcome or ""), outcome.peak_rss_mb, outcome.note),
         )
         for outcome in outcomes
     )
@@ -322,32 +232,9 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
     Phones without a run that counts have a row without a rank.
     """
     columns = make_columns(
-        workload=str,
-        parameters=str,
-        backend=str,
-        protocol=str,
-        cores=str,
-        freq=str,
-        metric=str,
-        unit=str,
-        seed=int,
-        rank=int,
-        phone=str,
-        model=str,
-        soc=str,
-        n=int,
-        median=float,
-        low=float,
-        high=float,
-        interval=str,
-        ratio=float,
-        suspect=int,
-        void=int,
-        control=str,
-        source=str,
-        model_kind=str,
-        error_rel=float,
-        claim=str,
+        "workload parameters backend protocol cores freq metric unit seed:int rank:int phone "
+        "model soc n:int median:float low:float high:float interval ratio:float suspect:int "
+        "void:int control source model_kind error_rel:float claim"
     )
     blocks = (
         TableBlock([*_group_values(table, group), seed], _ranking_rows(group))
@@ -379,8 +266,8 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
 
 def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> Table:
     """Return the ranking for a paper: the essential columns, and a caption with the rest."""
-    columns = make_columns(workload=str, condition=str, metric=str, phone=str, soc=str)
-    columns += make_columns(median=float, interval=str, ratio_to_best=float, runs=int)
+    columns = make_columns("workload condition metric phone soc")
+    columns += make_columns("median:float interval ratio_to_best:float runs:int")
     tables = list(tables)
     blocks = [
         TableBlock([group.case.label, group.condition.label, table.metric], rows)

@@ -404,7 +404,7 @@ def test_an_empty_export_is_refused(
 @pytest.mark.parametrize("format_", ["csv", "jsonl", "md", "latex"])
 def test_values_that_are_not_finite_are_empty_cells(format_: str) -> None:
     table = Table(
-        "t", make_columns(a=float, b=float), [TableBlock([float("nan")], [[float("inf")]])]
+        "t", make_columns("a:float b:float"), [TableBlock([float("nan")], [[float("inf")]])]
     )
     stream = io.BytesIO()
     assert TABLE_FORMATS[format_].write(table, stream) == 1
@@ -438,7 +438,7 @@ def test_the_documented_format_of_ones_own_works(tmp_path: Path) -> None:
     try:
         own = TableFormat("dat", "gnuplot_format")
         stream = io.BytesIO()
-        columns = make_columns(phone=str, value=float)
+        columns = make_columns("phone value:float")
         table = Table("x", columns, [TableBlock(["a b"], [[1.5], [None]])])
         assert own.write(table, stream) == 2
         assert stream.getvalue() == b"# phone value\na_b 1.5\na_b -\n\n\n"
