@@ -1,22 +1,27 @@
 """How often the true end of a sweep lies in the 80 % interval that was shown before.
 
-.venv/bin/python -m benchmarks.eta [--sweeps 200] [--lab FOLDER ...] [--virtual 6 [--speed 200]]
+.venv/bin/python -m benchmarks.eta [--sweeps 200] [--lab FOLDER ...] [--virtual 50 [--labs 2]]
 
 Three sources, each with its own line. Drawn sweeps: a model of a lab, with cooling, charging, void
 runs, phones away, other sweeps and cells without a run. Stored sweeps: every finished sweep
 of a lab is replayed from its reports. Virtual labs: sweeps run on virtual phones with faults, and
-what `farm watch` would show is recorded twice per second. A look is a moment after the first tenth
-of the sweep's time; looks at which the end is called unknown are counted apart.
+what `farm watch` knows is recorded several times per second. A look is a moment after the first
+tenth of the sweep's time; looks at which the end is called unknown are counted apart.
 """
 
 import argparse
 import math
+import multiprocessing
 import os
+import pickle
 import random
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -193,35 +198,52 @@ def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
     db.close()
 
 
-MISCHIEF = """seed = 7
+MISCHIEF = """seed = {seed}
 
 [[mischief]]
 kind = "unplug"
 at = "run@40%"
-for_host = 3
+for_host = {away_s}
 times = 0
-chance = 0.08
+chance = {chance}
 """
 SWEEP = """farm: 1
-name: eta-{number}
+name: eta-{seed}-{number}
 workload: {{use: {workload}}}
 phones: all
 matrix: {{batch_size: {batches}, cores: {cores}, protocol: {protocols}}}
 repeat: {repeat}
 """
+POLL_INTERVAL_S = 0.2
 
 
-def virtual_lab(folder: Path, sweeps: int, speed: float) -> Iterator[list[Look]]:
-    """Run sweeps on virtual phones with faults, two at a time; yield the looks at each."""
-    from orchestrator.app.control_phones import release_phone
-    from orchestrator.app.lab_status import LabPoller
-    from orchestrator.app.submit_sweep import submit_sweep
-    from orchestrator.supervisor.demo_lab import demo_lab
-    from workloads.lab_settings import Lab
+class LiveSweep(NamedTuple):
+    """A sweep on virtual phones: what was known whenever its end was estimated, and its end."""
 
-    rng = random.Random(1)
-    waiting = [
+    name: str
+    known: list[SweepRest]
+    ended_s: float
+
+    def looks(self) -> list[Look]:
+        """Estimate the end again at all these moments."""
+        start_s = self.known[0].now_s if self.known else 0.0
+        length_s = self.ended_s - start_s
+        looks = []
+        for rest in self.known:
+            share = (rest.now_s - start_s) / length_s
+            shown = estimate_remaining(rest) if TENTH < share < 1.0 else None
+            if shown is not None:
+                spans = (shown.early_s, shown.late_s, shown.likely_s)
+                looks.append(Look(share, *spans, self.ended_s - rest.now_s, bool(shown.unknown)))
+        return looks
+
+
+def drawn_files(seed: int, sweeps: int) -> list[str]:
+    """Draw sweep files of some ten to some hundred runs."""
+    rng = random.Random(seed)
+    return [
         SWEEP.format(
+            seed=seed,
             number=number,
             workload=rng.choice(["mlp-4", "lenet", "mlp-2"]),
             batches=rng.choice(["[16, 64]", "[8, 32, 128]", "[32]"]),
@@ -231,42 +253,70 @@ def virtual_lab(folder: Path, sweeps: int, speed: float) -> Iterator[list[Look]]
         )
         for number in range(sweeps)
     ]
+
+
+def virtual_lab(folder: Path, sweeps: int, speed: float, seed: int) -> list[LiveSweep]:
+    """Run sweeps on virtual phones with faults, two at a time; return what was known of each."""
+    from orchestrator.app import lab_status
+    from orchestrator.app.control_phones import release_phone
+    from orchestrator.app.submit_sweep import submit_sweep
+    from orchestrator.supervisor.demo_lab import demo_lab
+    from workloads.lab_settings import Lab
+
+    known: dict[str, list[SweepRest]] = {}
+    polled = ""
+
+    def record(rest: SweepRest) -> RemainingTime | None:
+        known[polled].append(rest)
+        return None
+
+    lab_status.estimate_remaining = record  # it is estimated afterwards, from the same
+    rng = random.Random(seed)
+    waiting, ended = drawn_files(seed, sweeps), list[LiveSweep]()
     folder.mkdir(parents=True)
     mischief = folder / "mischief.toml"
-    mischief.write_text(MISCHIEF)
+    chance, away_s = rng.choice([0.02, 0.05, 0.08]), rng.choice([1, 3])
+    mischief.write_text(MISCHIEF.format(seed=seed, away_s=away_s, chance=chance))
     with demo_lab(Lab.read(folder, {}), speed, print, mischief=mischief) as lab:
-        pollers: dict[str, LabPoller] = {}
-        seen: dict[str, list[tuple[float, RemainingTime | None]]] = {}
+        pollers: dict[str, lab_status.LabPoller] = {}
         while waiting or pollers:
             lab.keep_up()
             while waiting and len(pollers) < 2:
                 text = waiting.pop()
-                sweep = lab.retry(partial(submit_sweep, lab.connection, text)).sweep.id
-                pollers[sweep], seen[sweep] = LabPoller(lab.connection, sweep), []
-            for sweep, poller in list(pollers.items()):
+                polled = lab.retry(partial(submit_sweep, lab.connection, text)).sweep.id
+                pollers[polled] = lab_status.LabPoller(lab.connection, polled)
+                known[polled] = []
+            for polled, poller in list(pollers.items()):
                 view = lab.retry(poller.poll)
-                seen[sweep].append((time.time(), view.rest))
                 for phone in view.phones:  # as an operator would
                     if phone.health is Health.QUARANTINED:
                         lab.retry(partial(release_phone, lab.connection, phone.serial))
                 if view.sweeps[0].finished:
-                    del pollers[sweep]
-                    looks = _live_looks(seen.pop(sweep))
-                    print(describe(view.sweeps[0].name, [looks]), flush=True)
-                    yield looks
-            time.sleep(0.5)
+                    del pollers[polled]
+                    ended.append(LiveSweep(view.sweeps[0].name, known.pop(polled), time.time()))
+                    print(describe(ended[-1].name, [ended[-1].looks()]), flush=True)
+            time.sleep(POLL_INTERVAL_S)
+    return ended
 
 
-def _live_looks(shown: list[tuple[float, RemainingTime | None]]) -> list[Look]:
-    """Return what was shown of a sweep that has ended."""
-    start, end = shown[0][0], shown[-1][0]
-    looks = []
-    for now, rest in shown:
-        share = (now - start) / max(end - start, 0.001)
-        if rest is not None and TENTH < share < 1.0:
-            spans = (rest.early_s, rest.late_s, rest.likely_s)
-            looks.append(Look(share, *spans, end - now, bool(rest.unknown)))
-    return looks
+def virtual_labs(options: argparse.Namespace) -> list[LiveSweep]:
+    """Run several labs at a time, each in a process of its own."""
+    each = -(-options.virtual // options.labs)
+    seeds = range(options.first_seed, options.first_seed + options.labs)
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="farm-eta-") as folder,
+        ProcessPoolExecutor(options.labs, mp_context=context) as pool,
+    ):
+        folders = [Path(folder) / f"lab-{seed}" for seed in seeds]
+        labs = pool.map(virtual_lab, folders, repeat(each), repeat(options.speed), seeds)
+        live = [sweep for lab in labs for sweep in lab]
+        stored = [list(h.looks()) for each in folders for h in stored_sweeps(each)]
+    if options.save:
+        options.save.write_bytes(pickle.dumps(live))
+    print(describe("virtual, live", [sweep.looks() for sweep in live]))
+    print(describe("virtual, stored", stored))
+    return live
 
 
 def describe(name: str, sweeps: Iterable[list[Look]]) -> str:
@@ -299,7 +349,10 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--lab", type=Path, action="append", default=[], help="folder of a lab")
     parser.add_argument("--virtual", type=int, default=0, help="sweeps on virtual phones")
+    parser.add_argument("--labs", type=int, default=2, help="virtual labs at a time")
     parser.add_argument("--speed", type=float, default=200.0)
+    parser.add_argument("--save", type=Path, help="write what was known to a file")
+    parser.add_argument("--replay", type=Path, help="estimate again from such a file")
     options = parser.parse_args()
     print(f"80 % intervals after the first tenth of a sweep; load {os.getloadavg()[0]:.1f}")
     print(
@@ -311,14 +364,11 @@ def main() -> None:
     stored = [list(history.looks()) for folder in options.lab for history in stored_sweeps(folder)]
     if options.lab:
         print(describe("stored", stored))
+    if options.replay:
+        saved: list[LiveSweep] = pickle.loads(options.replay.read_bytes())
+        print(describe("virtual, saved", [sweep.looks() for sweep in saved]))
     if options.virtual:
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="farm-eta-") as folder:
-            looks = list(virtual_lab(Path(folder) / "lab", options.virtual, options.speed))
-            print(describe("virtual, live", looks))
-            replayed = [list(each.looks()) for each in stored_sweeps(Path(folder) / "lab")]
-            print(describe("virtual, stored", replayed))
+        virtual_labs(options)
 
 
 if __name__ == "__main__":
