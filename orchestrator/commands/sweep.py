@@ -12,6 +12,7 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import NOTHING
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
+from orchestrator.commands.training_view import feasible
 from workloads.input_file import TEXT_BYTES_MAX, read_input
 from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.text import safe_text
@@ -30,7 +31,7 @@ def sweep() -> None:
     """Validate, plan, submit, list, show and control sweeps."""
 
 
-for _command in CONTROL_COMMANDS:
+for _command in (*CONTROL_COMMANDS, feasible):
     sweep.add_command(_command)
 
 

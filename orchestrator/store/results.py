@@ -12,6 +12,7 @@ from orchestrator.store.tables import chunk, phone, report, run, trial
 from workloads.catalogue import Case
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.condition import Condition
+from workloads.protocol.faults import Fault
 from workloads.protocol.memory_outcome import memory_outcome
 from workloads.protocol.messages import Report
 from workloads.protocol.phone_facts import PhoneFacts
@@ -139,6 +140,23 @@ def _outcome(row: Any, payload: str | None) -> RunOutcome:
         fault=message.fault if message else None,
         note=row.note or "",
     )
+
+
+def faults_by_trial(db: Database, sweep_id: str) -> dict[str, list[Fault]]:
+    """Return the faults of all attempts of a sweep, by trial."""
+    failed = (
+        select(report.c.trial, report.c.payload)
+        .join(trial, trial.c.id == report.c.trial)
+        .where(trial.c.sweep == sweep_id, report.c.status == ReportStatus.FAULT)
+        .order_by(report.c.id)
+    )
+    faults: dict[str, list[Fault]] = {}
+    with db.read() as connection:
+        for row in connection.execute(failed):
+            fault = Report.model_validate_json(row.payload).fault
+            if fault is not None:
+                faults.setdefault(row.trial, []).append(fault)
+    return faults
 
 
 def cases_of_sweep(db: Database, sweep_id: str) -> list[Case]:
