@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
 from orchestrator.app.control_sweeps import publish_change
@@ -84,11 +85,7 @@ def tag_phone(
             raise InvalidRequest(
                 f"'{safe_text(name)}' is not a valid tag; use a-z, 0-9, '.', '_' and '-'"
             )
-
-    def tag(store: Database, phone: str, actor: Actor) -> OperatorChange:
-        return phone_actions.tag(store, phone, actor, add, remove)
-
-    return _change(lab, serial, dry_run, tag)
+    return _change(lab, serial, dry_run, partial(phone_actions.tag, add=add, remove=remove))
 
 
 @operation(Role.OPERATOR)
@@ -102,11 +99,8 @@ def reserve_phone(
 ) -> OperatorChange:
     """Reserve a phone for a person (default: the user), for some hours or until unreserved."""
     until = time.time() + hours * 3600 if hours else 0.0
-
-    def reserve(store: Database, phone: str, actor: Actor) -> OperatorChange:
-        return phone_actions.reserve(store, phone, person or actor.name, actor, until, reason)
-
-    return _change(lab, serial, dry_run, reserve)
+    action = partial(phone_actions.reserve, person=person, until=until, reason=reason)
+    return _change(lab, serial, dry_run, action)
 
 
 @operation(Role.OPERATOR)
@@ -120,11 +114,7 @@ def quarantine_phone(
     lab: LabConnection, serial: str, reason: str, dry_run: bool = False
 ) -> OperatorChange:
     """Give a phone no more runs until it is released."""
-
-    def quarantine(store: Database, phone: str, actor: Actor) -> OperatorChange:
-        return phone_actions.quarantine(store, phone, actor, reason)
-
-    return _change(lab, serial, dry_run, quarantine)
+    return _change(lab, serial, dry_run, partial(phone_actions.quarantine, reason=reason))
 
 
 @operation(Role.OPERATOR)
@@ -132,11 +122,7 @@ def retire_phone(
     lab: LabConnection, serial: str, reason: str, dry_run: bool = False
 ) -> OperatorChange:
     """Take a phone out of the lab permanently; its results are kept."""
-
-    def retire(store: Database, phone: str, actor: Actor) -> OperatorChange:
-        return phone_actions.retire(store, phone, actor, reason)
-
-    return _change(lab, serial, dry_run, retire)
+    return _change(lab, serial, dry_run, partial(phone_actions.retire, reason=reason))
 
 
 @operation(Role.OPERATOR)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.app.lab_connection import LabConnection
@@ -59,11 +60,7 @@ def pause_sweep(
     lab: LabConnection, name: str, reason: str = "", dry_run: bool = False
 ) -> OperatorChange:
     """Start no more runs of a sweep; running ones finish."""
-
-    def pause(store: Database, sweep: str, actor: Actor) -> OperatorChange:
-        return sweep_actions.pause(store, sweep, actor, reason)
-
-    return _change(lab, name, dry_run, pause)
+    return _change(lab, name, dry_run, partial(sweep_actions.pause, reason=reason))
 
 
 @operation(Role.OPERATOR)
@@ -89,11 +86,7 @@ def set_sweep_priority(
     lab: LabConnection, name: str, priority: int, dry_run: bool = False
 ) -> OperatorChange:
     """Give a sweep a larger or smaller share of the lab."""
-
-    def set_priority(store: Database, sweep: str, actor: Actor) -> OperatorChange:
-        return sweep_actions.set_priority(store, sweep, priority, actor)
-
-    return _change(lab, name, dry_run, set_priority)
+    return _change(lab, name, dry_run, partial(sweep_actions.set_priority, priority=priority))
 
 
 @operation(Role.VIEWER)

@@ -70,10 +70,10 @@ def _set_drained(
 
 
 def reserve(
-    db: Database, serial: str, person: str, actor: Actor, until: float = 0.0, reason: str = ""
+    db: Database, serial: str, actor: Actor, person: str = "", until: float = 0.0, reason: str = ""
 ) -> OperatorChange:
-    """Reserve a phone for a person until a time (0: until it is unreserved)."""
-    person = safe_text(person, 64).strip()
+    """Reserve a phone for a person (default: the user) until a time (0: until unreserved)."""
+    person = safe_text(person or actor.name, 64).strip()
     if not person:
         raise InvalidRequest("the name of the person is empty; a phone is reserved for a person")
     end = f" until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC" if until else ""

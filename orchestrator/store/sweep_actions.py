@@ -161,7 +161,7 @@ def retry(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
     return execute_change(db, "retry", sweep_id, actor, plan)
 
 
-def set_priority(db: Database, sweep_id: str, priority: int, actor: Actor) -> OperatorChange:
+def set_priority(db: Database, sweep_id: str, actor: Actor, priority: int) -> OperatorChange:
     """Give a sweep a larger or smaller share of the lab."""
 
     def plan(connection: Connection) -> PlannedChange:

@@ -61,9 +61,9 @@ def states(store: Database) -> list[str]:
 CHANGES: dict[str, Callable[[Database, Actor], OperatorChange]] = {
     "pause": lambda db, actor: sweep_actions.pause(db, "sw-00000001", actor),
     "cancel": lambda db, actor: sweep_actions.cancel(db, "sw-00000001", actor),
-    "set-priority": lambda db, actor: sweep_actions.set_priority(db, "sw-00000001", 80, actor),
+    "set-priority": lambda db, actor: sweep_actions.set_priority(db, "sw-00000001", actor, 80),
     "drain": lambda db, actor: phone_actions.drain(db, "host-a", actor),
-    "reserve": lambda db, actor: phone_actions.reserve(db, "PH1", "bert", actor, until=3e9),
+    "reserve": lambda db, actor: phone_actions.reserve(db, "PH1", actor, "bert", until=3e9),
     "tag": lambda db, actor: phone_actions.tag(db, "PH1", actor, add=["shelf-2"]),
     "quarantine": lambda db, actor: phone_actions.quarantine(db, "PH1", actor, "broken glass"),
     "retire": lambda db, actor: phone_actions.retire(db, "PH2", actor, "swollen battery"),
@@ -148,7 +148,7 @@ def test_only_failed_and_blocked_runs_are_retried(store: Database) -> None:
 
 
 def test_a_reserved_phone_gets_no_runs_until_the_reservation_ends(store: Database) -> None:
-    phone_actions.reserve(store, "PH1", "bert", ANNA, until=2e9 + 50)
+    phone_actions.reserve(store, "PH1", ANNA, "bert", until=2e9 + 50)
     assert leased(store, now=2e9).keys() == {"PH2"}
     assert leased(store, now=2e9 + 60).keys() == {"PH1"}
 
@@ -171,7 +171,7 @@ def test_tags_are_added_and_removed(store: Database) -> None:
 def test_actions_on_unknown_targets_are_refused(store: Database) -> None:
     for decide in (
         lambda: sweep_actions.pause(store, "sw-ffffffff", ANNA),
-        lambda: phone_actions.reserve(store, "PH9", "bert", ANNA),
+        lambda: phone_actions.reserve(store, "PH9", ANNA, "bert"),
         lambda: phone_actions.drain(store, "host-z", ANNA),
     ):
         with pytest.raises(InvalidRequest, match="there is no"):
@@ -214,7 +214,7 @@ def test_the_reason_of_a_pause_is_in_its_event_and_in_the_audit_log(store: Datab
     change = sweep_actions.pause(store, "sw-00000001", ANNA, reason="the room is too warm")
     assert change.event.text.endswith("running runs finish: the room is too warm")
     assert audit_entries(store)[0].after["reason"] == "the room is too warm"
-    phone_actions.reserve(store, "PH1", "bert", ANNA, reason="exhibition")
+    phone_actions.reserve(store, "PH1", ANNA, "bert", reason="exhibition")
     phone_actions.drain(store, "host-a", ANNA, "new hub")
     assert [entry.after["reason"] for entry in audit_entries(store)[:2]] == [
         "new hub",

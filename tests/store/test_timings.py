@@ -23,7 +23,7 @@ def test_a_plan_uses_stored_durations_and_names_unavailable_phones(store: Databa
             store, "host-a", [an_announcement(a_phone(serial, model="Pixel", provenance=None))]
         )
     phone_actions.tag(store, "PH3", Actor("anna@desk"), add=["shy"])
-    phone_actions.reserve(store, "PH2", "bert", Actor("anna@desk"), until=3e9)
+    phone_actions.reserve(store, "PH2", Actor("anna@desk"), "bert", until=3e9)
     sweep = read_sweep(TEXT)
     before = plan_on_phones(sweep, store)
     assert [each.bases for each in before.estimates] == [
@@ -42,7 +42,7 @@ def test_a_plan_uses_stored_durations_and_names_unavailable_phones(store: Databa
     store_parcels(store, "host-a", [report])
 
     (run,) = timings.newest_timings(store, limit=9)
-    assert (run.phone, run.duration_s, run.cooldown_s) == ("PH1", 50.0, 30.0)
+    assert (run.phone, run.measuring_s, run.cooldown_s) == ("PH1", 20.0, 30.0)
     assert (run.case_digest, run.condition_digest) == sweep.cells[0].key
     assert timings.timings_since(store, cursor=None) == [run]
     assert timings.timings_since(store, cursor=run.report) == []
