@@ -18,6 +18,7 @@ from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
 from orchestrator.dispatch.lab_hosts import LabHosts
+from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
 from workloads.process_identity import new_instance, software_version
@@ -78,6 +79,7 @@ class IngestService:
         self._metrics = self._health.metrics
         self._broker = broker
         self._lab_hosts = LabHosts(db, hosts)
+        self._quota = ChunkQuota()
         self._instance = new_instance()
         self._finder = CentralBroker(broker.url)  # one connection per thread
         self._waiting: queue.Queue[tuple[str, list[str]]] = queue.Queue(WAITING_MAX)
@@ -202,7 +204,7 @@ class IngestService:
         failing = False
         while True:
             try:
-                result = store_deliveries(self._db, deliveries, self._claims)
+                result = store_deliveries(self._db, deliveries, self._claims, self._quota)
                 self._health.set_trouble("store")
                 return result
             except StoreDown as error:

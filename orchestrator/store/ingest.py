@@ -20,6 +20,8 @@ from orchestrator.decisions.poison import crash_in
 from orchestrator.decisions.retry import RetryAction, RetryDecision, decide_retry
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
+from orchestrator.store.audit_log import AuditEntry, record_audit
+from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.metric_codes import insert_metrics
@@ -28,6 +30,7 @@ from orchestrator.store.tables import phone, run, sweep, trial
 from orchestrator.store.trial_queries import CellTexts, cell_of
 from orchestrator.sweepfile.policy import Policy
 from workloads.protocol.faults import Blame, Fault, FaultKind
+from workloads.protocol.limits import HOST_PHONES_MAX
 from workloads.protocol.messages import (
     AnyParcel,
     Chunk,
@@ -88,6 +91,7 @@ class IngestResult:
     reports: Counter[ReportStatus] = field(default_factory=Counter)
     refused: list[tuple[str, str]] = field(default_factory=list)
     deferred: set[str] = field(default_factory=set)  # parcels that the host has to send again
+    named: list[tuple[str, str]] = field(default_factory=list)  # hosts with digests of telemetry
 
 
 def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> IngestResult:
@@ -96,13 +100,18 @@ def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> Inge
 
 
 def store_deliveries(
-    db: Database, deliveries: Sequence[Delivery], claims: Claims = dict
+    db: Database,
+    deliveries: Sequence[Delivery],
+    claims: Claims = dict,
+    quota: ChunkQuota | None = None,
 ) -> IngestResult:
-    """Store what hosts sent, in one transaction."""
+    """Store what hosts sent, in one transaction; `quota` limits chunks that no report names."""
     sent = [(item.host, parcel) for item in deliveries for parcel in item.parcels]
     result = IngestResult(confirmed=[parcel.parcel_id for _, parcel in sent])
     with db.write() as connection:
-        _store_chunks(db, connection, [parcel for _, parcel in sent if isinstance(parcel, Chunk)])
+        chunks = [(host, parcel) for host, parcel in sent if isinstance(parcel, Chunk)]
+        if chunks:
+            _store_chunks(db, connection, chunks, result, quota)
         for host, parcel in sent:
             if isinstance(parcel, PhoneAnnouncement):
                 _store_announcement(db, connection, host, parcel, result, claims)
@@ -112,10 +121,26 @@ def store_deliveries(
         for host, parcel in sent:
             if isinstance(parcel, CommandResult):
                 _store_command_result(db, connection, host, parcel, result)
+    if quota is not None:
+        for host, digest in result.named:
+            quota.forget(host, [digest])
     return result
 
 
-def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk]) -> None:
+def _store_chunks(
+    db: Database,
+    connection: Connection,
+    chunks: Sequence[tuple[str, Chunk]],
+    result: IngestResult,
+    quota: ChunkQuota | None,
+) -> None:
+    admitted = []
+    for host, item in chunks:
+        if quota is None or quota.admits(connection, host, item):
+            admitted.append(item)
+        else:
+            result.refused.append((host, "no report names its telemetry"))
+            result.deferred.add(item.parcel_id)
     rows = [
         {
             "digest": item.digest,
@@ -124,7 +149,7 @@ def _store_chunks(db: Database, connection: Connection, chunks: Sequence[Chunk])
             "data": item.content,
             "received_at_s": time(),
         }
-        for item in chunks
+        for item in admitted
     ]
     db.insert_new(connection, tables.chunk, rows)
 
@@ -156,6 +181,14 @@ def _store_announcement(
         "last_seen_at": datetime.now(UTC),
     }
     if connection.execute(update(phone).where(same).values(**values)).rowcount:
+        if owner != host:
+            where = ({"host": owner}, {"host": host})
+            entry = AuditEntry(datetime.now(UTC), host, "move", facts.serial, *where, undo=None)
+            record_audit(connection, entry)
+        return
+    own = select(func.count()).select_from(phone).where(phone.c.host == host)
+    if connection.execute(own).scalar_one() >= HOST_PHONES_MAX:
+        result.refused.append((host, f"it has announced more than {HOST_PHONES_MAX} phones"))
         return
     # A phone remembers the highest fence it has seen. The first fence is the time, so a new store
     # starts above the one before it, because no phone is leased every second of its life.
@@ -235,6 +268,8 @@ class _ReportBatch:
         status = _status(report, decision)
         self._result.reports[status] += 1
         self._report_rows.append(report_row(report, status))
+        if report.telemetry is not None:
+            self._result.named.append((host, report.telemetry))
         cell = cell_of(self._connection, row)
         self._result.events.append(_event(report, row, status, decision, cell))
         if decision is None:

@@ -16,6 +16,8 @@ from orchestrator.store import (
     sweep_queries,
     tables,
 )
+from orchestrator.store.audit_log import audit_entries
+from orchestrator.store.chunk_quota import CHUNK_BYTES_MIN, ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, store_deliveries, store_parcels
 from orchestrator.store.tables import run
@@ -39,7 +41,14 @@ from workloads.protocol.faults import (
     Unreachable,
 )
 from workloads.protocol.memory_outcome import MemoryOutcome
-from workloads.protocol.messages import CommandKind, CommandResult, Job, split_into_chunks
+from workloads.protocol.messages import (
+    AnyParcel,
+    Chunk,
+    CommandKind,
+    CommandResult,
+    Job,
+    split_into_chunks,
+)
 from workloads.protocol.metrics import Metric, Provenance, Source
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
@@ -174,6 +183,10 @@ PHONE = Provenance(source=Source.PHONE)
         [Metric(name="speed", value=1.0, unit="ms", provenance=SIMULATED)],
         [Metric(name="step_ms.1", value=1.0, unit="ms", provenance=SIMULATED)],
         [Metric(name="step_ms", value=1.0, unit="ms", provenance=SIMULATED)] * 2,
+        *(
+            [Metric(name="step_ms", value=value, unit="ms", provenance=SIMULATED)]
+            for value in (0.0, -1.0, 1e308, 5e-324)  # no ratio can be formed of them
+        ),
     ],
 )
 def test_a_report_with_metrics_outside_of_the_catalogue_is_a_fault(
@@ -295,6 +308,24 @@ def test_a_blob_is_reassembled_from_its_chunks(store: Database) -> None:
     assert blob == results.telemetry_blob(store, digest)
 
 
+def test_chunks_that_no_report_names_are_limited(store: Database, job: Job) -> None:
+    def chunk_of(number: int) -> Chunk:
+        return split_into_chunks(digest_of_bytes(bytes([number])), bytes([number]))[0]
+
+    def send(*parcels: AnyParcel, host: str = "host-a") -> set[str]:
+        return store_deliveries(store, [Delivery(host, parcels)], quota=quota).deferred
+
+    quota = ChunkQuota(3 * CHUNK_BYTES_MIN)
+    first, *others = (chunk_of(number) for number in range(6))
+    assert send(first, *others) == {item.parcel_id for item in others[2:]}
+    assert send(others[2], host="host-b") == set()  # each host has its own limit
+    report = a_report(job, telemetry=first.digest, chunks=1)
+    never_leased = a_report(renumbered(job, repeat=77), telemetry=others[0].digest)
+    assert send(never_leased, report, others[3]) == {others[3].parcel_id}
+    assert send(others[3], others[1]) == set()  # what is known already is not counted again
+    assert send(others[4]) == {others[4].parcel_id}
+
+
 def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Database) -> None:
     store_parcels(store, "host-a", [an_announcement(a_phone())])
     stolen = an_announcement(a_phone(ram_mb=1), host="host-b")
@@ -306,6 +337,8 @@ def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Datab
     result = store_deliveries(store, deliveries, lambda: {serial: {"host-b"}})  # it was moved
     assert (result.deferred, result.refused) == (set(), [])
     assert phone_queries.known_phones(store)[0].host == "host-b"
+    (entry,) = audit_entries(store, serial)  # whoever looks for forged results finds it
+    assert (entry.actor, entry.action, entry.before) == ("host-b", "move", {"host": "host-a"})
 
 
 def test_an_announcement_updates_the_facts_of_a_phone(store: Database) -> None:

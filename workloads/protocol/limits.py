@@ -18,3 +18,4 @@ HEARTBEAT_BYTES_MAX = MIB
 STATUS_BYTES_MAX = MIB
 EVENT_BYTES_MAX = 64 * KIB
 TELEMETRY_BYTES_MAX = 256 * MIB  # a run's telemetry, unpacked
+HOST_PHONES_MAX = 2000  # that one host has, or has ever announced

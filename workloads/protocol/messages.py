@@ -34,6 +34,7 @@ from workloads.protocol.faults import FarmTrouble, Fault, FaultKind
 from workloads.protocol.limits import (
     CHUNK_BYTES_MAX,
     CHUNK_ENVELOPE_BYTES_MAX,
+    HOST_PHONES_MAX,
     REPORT_BYTES_MAX,
 )
 from workloads.protocol.metrics import Metric
@@ -368,7 +369,7 @@ class HostHeartbeat(WireModel):
     )
     sent_at: Moment
     max_parallel: int = Field(ge=1, le=1000)
-    phones: tuple[PhoneStatus, ...] = Field(default=(), max_length=2000)
+    phones: tuple[PhoneStatus, ...] = Field(default=(), max_length=HOST_PHONES_MAX)
     software: Software = Field(default="", description="version of the agent")
     instance: InstanceId | None = Field(default=None, description="id of the agent's process")
     rival: InstanceId | None = Field(
