@@ -22,22 +22,7 @@ from orchestrator.decisions.median_interval import (
 )
 from workloads.protocol.metrics import Provenance
 
-__all__ = [
-    "INTERVAL_RUNS_MIN",
-    "LEVEL",
-    "Instability",
-    "Interval",
-    "IntervalKind",
-    "geometric_mean",
-    "holm_correction",
-    "interval_over_occasions",
-    "kendall_tau",
-    "median",
-    "median_interval",
-    "model_deviation",
-    "split_occasions",
-    "widen_by_model",
-]
+__all__ = ["INTERVAL_RUNS_MIN", "LEVEL", "Instability", "IntervalKind"]
 
 # A model states its mean absolute error; the standard deviation of its errors is this much larger.
 DEVIATION_PER_MEAN_ERROR = math.sqrt(math.pi / 2)
