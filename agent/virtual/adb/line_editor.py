@@ -5,7 +5,7 @@ Automated shells do not use it.
 
 from collections.abc import Callable
 
-from agent.virtual.shell.byte_streams import BytePipe, ByteSink
+from agent.virtual.shell.byte_streams import BytePipe, ByteSink, FilteredSink
 
 _INTERRUPT, _END, _KILL_LINE = 0x03, 0x04, 0x15
 _ESCAPE = 0x1B
@@ -14,23 +14,11 @@ _HISTORY_MAX = 200
 _BACKSPACE = (0x08, 0x7F)
 
 
-class TerminalSink:
+class TerminalSink(FilteredSink):
     """Turns newlines into CR LF, which a raw terminal expects."""
-
-    def __init__(self, sink: ByteSink) -> None:
-        self._sink = sink
 
     def write(self, chunk: bytes) -> None:
         self._sink.write(chunk.replace(b"\n", b"\r\n"))
-
-    async def drain(self) -> None:
-        await self._sink.drain()
-
-    def retain(self) -> None:
-        self._sink.retain()
-
-    def release(self) -> None:
-        self._sink.release()
 
 
 class LineEditor:

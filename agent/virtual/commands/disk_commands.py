@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
 from agent.virtual.commands.command_options import split_options
+from agent.virtual.commands.file_commands import apply_to_each
 from agent.virtual.files.file_nodes import Directory, FileNode, LiveNode, SymbolicLink
 from agent.virtual.files.file_tree import error_text
 from agent.virtual.shell.byte_streams import read_all
@@ -186,13 +187,10 @@ def mktemp(call: CommandCall) -> int:
 
 
 def realpath(call: CommandCall) -> int:
-    status = 0
-    for name in split_options(call.argv[1:])[1]:
-        try:
-            call.print(call.phone.tree.resolve(name, call.uid, call.cwd)[1] + "\n")
-        except OSError as error:
-            status = call.fail(f"{name}: {error_text(error)}")
-    return status
+    def show(name: str) -> None:
+        call.print(call.phone.tree.resolve(name, call.uid, call.cwd)[1] + "\n")
+
+    return apply_to_each(call, split_options(call.argv[1:])[1], show, "{}")
 
 
 DISK_COMMANDS: dict[str, CommandFunction] = {

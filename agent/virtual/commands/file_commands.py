@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from agent.virtual.commands.command_options import split_options
@@ -50,15 +51,12 @@ def _format_entry(name: str, node: FileNode, options: dict[str, str]) -> str:
 
 def stat_file(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:], valued="c")
-    status = 0
-    for name in names:
-        try:
-            node, _ = call.phone.tree.resolve(name, call.uid, call.cwd, follow="L" in options)
-        except OSError as error:
-            status = call.fail(f"'{name}': {error_text(error)}")
-            continue
+
+    def show(name: str) -> None:
+        node, _ = call.phone.tree.resolve(name, call.uid, call.cwd, follow="L" in options)
         call.print(_format_stat(name, node, options.get("c")))
-    return status
+
+    return apply_to_each(call, names, show)
 
 
 def _format_stat(name: str, node: FileNode, template: str | None) -> str:
@@ -86,15 +84,23 @@ def _format_stat(name: str, node: FileNode, template: str | None) -> str:
     return f"{template}\n"
 
 
-def mkdir(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:], valued="m")
+def apply_to_each(
+    call: CommandCall, names: list[str], action: Callable[[str], object], shown: str = "'{}'"
+) -> int:
+    """Apply an action to every name; report the names for which it fails."""
     status = 0
     for name in names:
         try:
-            call.phone.tree.make_directory(name, call.uid, call.cwd, parents="p" in options)
+            action(name)
         except OSError as error:
-            status = call.fail(f"'{name}': {error_text(error)}")
+            status = call.fail(f"{shown.format(name)}: {error_text(error)}")
     return status
+
+
+def mkdir(call: CommandCall) -> int:
+    options, names = split_options(call.argv[1:], valued="m")
+    make, parents = call.phone.tree.make_directory, "p" in options
+    return apply_to_each(call, names, lambda name: make(name, call.uid, call.cwd, parents=parents))
 
 
 def rm(call: CommandCall) -> int:
@@ -111,28 +117,22 @@ def rm(call: CommandCall) -> int:
 
 
 def rmdir(call: CommandCall) -> int:
-    status = 0
-    for name in split_options(call.argv[1:])[1]:
-        try:
-            if call.phone.tree.names(name, call.uid, call.cwd):
-                raise os_error(errno.ENOTEMPTY, name)
-            call.phone.tree.remove(name, call.uid, call.cwd, recursive=True)
-        except OSError as error:
-            status = call.fail(f"'{name}': {error_text(error)}")
-    return status
+    def remove(name: str) -> None:
+        if call.phone.tree.names(name, call.uid, call.cwd):
+            raise os_error(errno.ENOTEMPTY, name)
+        call.phone.tree.remove(name, call.uid, call.cwd, recursive=True)
+
+    return apply_to_each(call, split_options(call.argv[1:])[1], remove)
 
 
 def mv(call: CommandCall) -> int:
     _, names = split_options(call.argv[1:])
     if len(names) < 2:
         return call.fail("Needs 2 arguments")
-    status = 0
-    for name in names[:-1]:
-        try:
-            call.phone.tree.rename(name, names[-1], call.uid, call.cwd)
-        except OSError as error:
-            status = call.fail(f"bad '{name}': {error_text(error)}")
-    return status
+    rename, target = call.phone.tree.rename, names.pop()
+    return apply_to_each(
+        call, names, lambda name: rename(name, target, call.uid, call.cwd), "bad '{}'"
+    )
 
 
 def cp(call: CommandCall) -> int:
@@ -140,36 +140,31 @@ def cp(call: CommandCall) -> int:
     if len(names) < 2:
         return call.fail("Needs 2 arguments")
     tree = call.phone.tree
-    status = 0
-    for name in names[:-1]:
-        try:
-            source, _ = tree.resolve(name, call.uid, call.cwd)
-            content = tree.read(name, call.uid, call.cwd)
-            target = names[-1]
-            if tree.exists(target, call.cwd) and isinstance(
-                tree.resolve(target, cwd=call.cwd)[0], Directory
-            ):
-                target = f"{target}/{name.rpartition('/')[2]}"
-            node = tree.open_for_writing(target, call.uid, call.cwd)
-            tree.append(node, content, call.uid)
-            tree.report_write(target, "write", content, call.uid, call.cwd)
-            if isinstance(node, RegularFile):
-                node.mode = stat.S_IFREG | stat.S_IMODE(source.mode)
-        except OSError as error:
-            status = call.fail(f"bad '{name}': {error_text(error)}")
-    return status
+
+    def copy(name: str) -> None:
+        source, _ = tree.resolve(name, call.uid, call.cwd)
+        content = tree.read(name, call.uid, call.cwd)
+        target = names[-1]
+        if tree.exists(target, call.cwd) and isinstance(
+            tree.resolve(target, cwd=call.cwd)[0], Directory
+        ):
+            target = f"{target}/{name.rpartition('/')[2]}"
+        node = tree.open_for_writing(target, call.uid, call.cwd)
+        tree.append(node, content, call.uid)
+        tree.report_write(target, "write", content, call.uid, call.cwd)
+        if isinstance(node, RegularFile):
+            node.mode = stat.S_IFREG | stat.S_IMODE(source.mode)
+
+    return apply_to_each(call, names[:-1], copy, "bad '{}'")
 
 
 def touch(call: CommandCall) -> int:
-    status = 0
-    for name in split_options(call.argv[1:], valued="tdr")[1]:
-        try:
-            node = call.phone.tree.open_for_writing(name, call.uid, call.cwd, append=True)
-            node.mtime = call.phone.wall_time()
-            call.phone.tree.report_write(name, "touch", b"", call.uid, call.cwd)
-        except OSError as error:
-            status = call.fail(f"'{name}': {error_text(error)}")
-    return status
+    def open_file(name: str) -> None:
+        node = call.phone.tree.open_for_writing(name, call.uid, call.cwd, append=True)
+        node.mtime = call.phone.wall_time()
+        call.phone.tree.report_write(name, "touch", b"", call.uid, call.cwd)
+
+    return apply_to_each(call, split_options(call.argv[1:], valued="tdr")[1], open_file)
 
 
 def chmod(call: CommandCall) -> int:

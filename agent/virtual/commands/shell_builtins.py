@@ -231,8 +231,8 @@ async def _wait_for(process: Process) -> int:
     return process.status or 0
 
 
-def command(call: CommandCall) -> int:
-    """Handle command -v NAME."""
+def print_paths(call: CommandCall) -> int:
+    """Handle which NAME... and command -v NAME..."""
     status = 0
     for name in call.argv[1:]:
         if name.startswith("-"):
@@ -328,7 +328,7 @@ BUILTINS: dict[str, CommandFunction] = {
     "[[": test,
     "break": break_loop,
     "cd": cd,
-    "command": command,
+    "command": print_paths,
     "continue": continue_loop,
     "env": env,
     "eval": evaluate,
@@ -350,7 +350,7 @@ BUILTINS: dict[str, CommandFunction] = {
     "readonly": export,
     "ulimit": true,
     "alias": true,
-    "type": command,
+    "type": print_paths,
     "umask": umask,
     "unset": unset,
     "wait": wait,

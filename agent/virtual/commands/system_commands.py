@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from agent.virtual.commands.command_options import split_options
+from agent.virtual.commands.shell_builtins import print_paths
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, run_as_process
@@ -108,17 +109,6 @@ def _set_services(call: CommandCall, running: bool) -> int:
     return 0
 
 
-def which(call: CommandCall) -> int:
-    status = 0
-    for name in call.argv[1:]:
-        path = call.shell.find_command_path(name)
-        if path is None:
-            status = 1
-        else:
-            call.print(f"{path}\n")
-    return status
-
-
 def getenforce(call: CommandCall) -> int:
     call.print("Enforcing\n")
     return 0
@@ -183,6 +173,6 @@ SYSTEM_COMMANDS: dict[str, CommandFunction] = {
     "sync": do_nothing,
     "uname": uname,
     "uptime": uptime,
-    "which": which,
+    "which": print_paths,
     "whoami": whoami,
 }

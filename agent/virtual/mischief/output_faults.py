@@ -14,7 +14,7 @@ from agent.virtual.mischief.fault_type import (
     InvalidMischief,
     OutputFault,
 )
-from agent.virtual.shell.byte_streams import ByteSink
+from agent.virtual.shell.byte_streams import ByteSink, FilteredSink
 from agent.virtual.shell.command_call import CommandCall, CommandFunction
 from agent.virtual.virtual_phone import RunnerClaims
 
@@ -73,25 +73,16 @@ class FalseLoss(FaultType):
         target.phone.claims = RunnerClaims()
 
 
-class _TruncatingSink:
+class _TruncatingSink(FilteredSink):
     """Passes the first bytes and drops the rest."""
 
     def __init__(self, sink: ByteSink, remaining: int) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._remaining = remaining
 
     def write(self, chunk: bytes) -> None:
         self._sink.write(chunk[: self._remaining])
         self._remaining -= min(len(chunk), self._remaining)
-
-    async def drain(self) -> None:
-        await self._sink.drain()
-
-    def retain(self) -> None:
-        self._sink.retain()
-
-    def release(self) -> None:
-        self._sink.release()
 
 
 @dataclass(eq=False)

@@ -36,6 +36,22 @@ class ByteSink(Protocol):
     def release(self) -> None: ...
 
 
+class FilteredSink:
+    """A sink that changes what is written to another one; subclasses define `write`."""
+
+    def __init__(self, sink: ByteSink) -> None:
+        self._sink = sink
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def retain(self) -> None:
+        self._sink.retain()
+
+    def release(self) -> None:
+        self._sink.release()
+
+
 async def read_all(source: ByteSource) -> bytes:
     """Read everything up to the end."""
     chunks = []
