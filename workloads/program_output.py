@@ -61,7 +61,10 @@ def parse_program_output(
     steps = {"all": steps, "first": steps[:1], "last": steps[-1:]}[manifest.step.take]
     steps = _without_warmup(steps, resolve_count(manifest.step.skip, values))
     if not steps:
-        raise BadOutput(f"no step time found in the output of {manifest.name}")
+        raise BadOutput(
+            f"no step time found in the output of {manifest.name}: {output.last_line}; "
+            "correct 'read.steps' of its manifest, or the program"
+        )
     losses = tuple(_numbers(manifest.loss, output)) if manifest.loss else ()
     if manifest.loss and len(losses) < 2:
         raise BadOutput(f"only {len(losses)} loss values found; at least 2 are needed")
@@ -80,6 +83,12 @@ class _ProgramOutput:
         for text in (self._out, self._err):
             for line in text.splitlines():
                 yield line[:LINE_MAX]
+
+    @property
+    def last_line(self) -> str:
+        """What was printed last, as text for an error."""
+        lines = [line for line in self.lines() if line.strip()]
+        return f"its last line is '{safe_text(lines[-1].strip(), 120)}'" if lines else "it is empty"
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """Yield the JSON objects on stdout: one document, or objects on lines between others."""

@@ -59,6 +59,7 @@ FILE_BYTES_MAX = 2 * 1024**3
 SLOWEST_PUSH_BYTES_PER_S = 4 * 1024 * 1024
 WRITTEN_BLOCKS_MAX = 65536  # of 512 bytes: the limit for each file that the program writes
 SAMPLER_MARGIN_S = 60.0
+NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128  # exit statuses of a POSIX shell
 CLOCK_TOLERANCE_NS = 20_000_000  # /proc/uptime counts in 10 ms, and it is read twice
 
 
@@ -274,11 +275,22 @@ def watch_program(
     out, err = (_fetch_printed(phone, name) for name in (PROGRAM_STDOUT, PROGRAM_STDERR))
     if output.exit.status != 0:
         last = safe_text((err.strip() or out.strip() or "nothing").splitlines()[-1], 200)
-        raise RunnerFailed(f"{manifest.name} exited with {output.exit.status}; it printed: {last}")
+        raise RunnerFailed(f"{manifest.name} {_exit_text(output.exit.status)}; it printed: {last}")
     limit_s = phone.timeouts.output_parse_timeout_s
     figures = read_in_subprocess(manifest, manifest_values(spec), out, err, limit_s)
     _complete(output, figures, manifest.name)
     return output
+
+
+def _exit_text(status: int) -> str:
+    """What the status of a failed program means in a shell."""
+    if status == NOT_FOUND:
+        return "or what it calls was not found; install it, or correct 'command' of the manifest"
+    if status == NOT_EXECUTABLE:
+        return "or what it calls may not be executed by the phone's user; change its permissions"
+    if status > SIGNAL_BASE:
+        return f"was killed by signal {status - SIGNAL_BASE}"
+    return f"exited with {status}"
 
 
 def kill_program(phone: Phone) -> None:

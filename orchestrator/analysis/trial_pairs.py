@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import (
     Exclusion,
+    IncompatibleSources,
     NothingMatches,
     TrialSeries,
     refuse_mixed_sources,
 )
 from orchestrator.analysis.side_filter import SideFilter, label_without, pair_key, why_no_match
+from workloads.catalogue import cost_of
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import natural_sort_key, safe_text
 
@@ -78,7 +80,22 @@ def pair_trials(
     if not mix:
         paired = [trial for pair in pairs for trial in (pair.base, pair.candidate)]
         refuse_mixed_sources(kind for trial in paired for kind in trial.kinds)
+        _refuse_inference_beside_training(pairs)
     return PairedTrials(tuple(pairs), tuple(left_out.most_common()))
+
+
+def _refuse_inference_beside_training(pairs: Sequence[TrialPair]) -> None:
+    """Refuse pairs of a training step and a step of inference, which does a third of the work."""
+    for pair in pairs:
+        trains = [cost_of(side.case).training for side in (pair.base, pair.candidate)]
+        if trains[0] != trains[1]:
+            names = [safe_text(side.case.name, 60) for side in (pair.base, pair.candidate)]
+            if trains[1]:
+                names.reverse()
+            raise IncompatibleSources(
+                f"{names[0]} measures training steps and {names[1]} inference; "
+                "compare two of a kind, or pass --allow-mixed"
+            )
 
 
 def _unshared_keys(base: Sequence[TrialSeries], candidate: Sequence[TrialSeries]) -> frozenset[str]:

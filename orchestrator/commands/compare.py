@@ -42,7 +42,8 @@ metric_option = click.option(
 @click.option(
     "--allow-mixed",
     is_flag=True,
-    help="Allow comparing results with different sources, control levels or energy grades.",
+    help="Allow comparing results with different sources, control levels or energy grades, and "
+    "training with inference.",
 )
 @click.option(
     "--fail-on",

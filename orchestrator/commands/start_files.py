@@ -1,11 +1,17 @@
 """The commented files that `farm workload new` and `farm external new` start with."""
 
 import hashlib
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
+
+if TYPE_CHECKING:
+    from orchestrator.app.external_engines import EngineFiles
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 TABLE_MARK = "    # new_models\n"  # where a line is added
@@ -30,8 +36,8 @@ def network(side: int, classes: int) -> Model:
         "{name}",
         {{"image": (3, side, side)}},  # channels, height, width; the batches are generated
         (
-            # Layers follow each other; workloads/layers/ has all of them. A node can name its
-            # inputs, for example Node("sum", Add(), "conv1", "conv3") for a residual connection.
+            # Layers follow each other; docs/reference/workloads.md lists all of them. A node can
+            # name its inputs: Node("sum", Add(), ("conv1", "conv3")) is a residual connection.
             Node("conv1", Conv2d(16, 3, padding="same")),
             Node("relu1", ReLU()),
             Node("pool1", MaxPool(2, 2)),
@@ -124,10 +130,37 @@ def write_manifest(name: str, folder: Path, program: Path | None) -> list[Path]:
         program = folder / f"{name}.sh"
         write_new(program, PROGRAM)
         written.append(program)
-    digest = hashlib.sha256(_read_bytes(program)).hexdigest()
+    digest = _digest_of(program)
     manifest = folder / f"{name}.yaml"
     write_new(manifest, MANIFEST.format(name=name, program=program.name, digest=digest))
     return [manifest, *written]
+
+
+def write_engine(
+    name: str, folder: Path, engine: "EngineFiles", python: str, programs: Sequence[Path]
+) -> list[Path]:
+    """Write the manifest of an engine that comes with the farm, and its programs in Python."""
+    if len(programs) != len(engine.needed):
+        files = " and ".join(engine.needed) or "no file of yours"
+        raise InvalidRequest(f"this engine needs {files}; pass --program once for each")
+    text = re.sub(r"(?m)^name: .*$", f"name: {name}", engine.text, count=1)
+    path = str(Path(python).absolute()) if "/" in python else python
+    word = json.dumps(path.replace("{", "{{").replace("}", "}}"))
+    text = text.replace("command: [python3,", f"command: [{word},", 1)
+    for file, program in zip(engine.needed, programs, strict=True):
+        digest = _digest_of(program)
+        text = re.sub(rf"(?m)^  {re.escape(file)}: .*$", f"  {file}: {digest}", text, count=1)
+    manifest = folder / f"{name}.yaml"
+    write_new(manifest, text)
+    return [manifest, *(_copy_once(path, folder) for path in engine.shipped)]
+
+
+def _copy_once(source: Path, folder: Path) -> Path:
+    """Copy a file; the same file may be there already, for another engine."""
+    target = folder / source.name
+    if not target.exists() or _read_bytes(target) != _read_bytes(source):
+        write_new(target, _read(source))
+    return target
 
 
 def write_new(file: Path, text: str) -> None:
@@ -139,6 +172,14 @@ def write_new(file: Path, text: str) -> None:
         raise InvalidRequest(f"{file} exists already; choose another name") from None
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _digest_of(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _read(file: Path) -> str:

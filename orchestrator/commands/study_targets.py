@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.app.run_study import Study, StudyAnswer, StudyEvidence
 
 EXTERNAL_ENGINE = ', "external:engine"'  # the place of another engine in a study's sweep
+ENGINE_PARAMETERS = ("batch_size", "image_size")  # of the network that both engines train
 
 
 @dataclass(frozen=True)
@@ -158,21 +159,34 @@ def _follow(lab: "LabConnection", sweeps: Sequence[str], keep_up: KeepUp, quiet:
 
 def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[str], FetchFile]":
     """Return the sweeps of a study with or without another engine, and how to read its manifest."""
+    from orchestrator.app.external_engines import check_study_manifest
     from orchestrator.app.plan_sweep import fetch_no_file
 
     if manifest is None:
         return [text.replace(EXTERNAL_ENGINE, "") for text in texts], fetch_no_file
     if not any(EXTERNAL_ENGINE in text for text in texts):
         raise InvalidRequest("this study compares no other engine; use emdl-library")
-    return list(texts), lambda _: manifest.read_text(encoding="utf-8")
+    text = _read_text(manifest)
+    varied = {name for name in ENGINE_PARAMETERS if any(f"{name}:" in each for each in texts)}
+    check_study_manifest(text, manifest.name, frozenset(varied))
+    return list(texts), lambda _: text
 
 
 def add_files_beside(manifest: Path | None, lab: "LabConnection") -> None:
-    """Copy the files beside a manifest into the lab, where agents find them by digest."""
+    """Copy the manifest's files that lie beside it into the lab, where agents find them."""
     if manifest is None:
         return
+    from orchestrator.app.external_engines import check_manifest
     from orchestrator.commands.workload import add_to_lab
 
-    for file in manifest.parent.iterdir():
-        if file.is_file() and file != manifest:
-            add_to_lab(lab, file)
+    for file in check_manifest(_read_text(manifest), manifest.name).files:
+        if (manifest.parent / file.name).is_file():
+            add_to_lab(lab, manifest.parent / file.name)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidRequest(f"{file} cannot be read: {why}") from error

@@ -155,19 +155,31 @@ def test_a_file_that_is_not_on_this_host_is_named(phone: Phone, context: LaneCon
 
 @pytest.mark.usefixtures("restored_phone")
 @pytest.mark.parametrize(
-    ("script", "kind"),
+    ("script", "kind", "text"),
     [
-        ("sleep 1; echo no such model >&2; exit 3\n", FaultKind.RUNNER_FAILED),
-        ("sleep 9; echo well done\n", FaultKind.BAD_OUTPUT),  # no steps
-        ("sleep 2; echo step 90000 ms\n", FaultKind.BAD_OUTPUT),  # longer than it ran
-        ("sleep 2; echo step 0 ms\n", FaultKind.BAD_OUTPUT),  # not a time
+        (
+            "sleep 1; echo no such model >&2; exit 3\n",
+            FaultKind.RUNNER_FAILED,
+            "tool exited with 3; it printed: no such model",
+        ),
+        ("sleep 1; exit 139\n", FaultKind.RUNNER_FAILED, "tool was killed by signal 11"),
+        ("sleep 1; exit 127\n", FaultKind.RUNNER_FAILED, "tool or what it calls was not found"),
+        (
+            "sleep 9; echo well done\n",
+            FaultKind.BAD_OUTPUT,
+            "no step time found in the output of tool: its last line is 'well done'; correct",
+        ),
+        ("sleep 2; echo step 90000 ms\n", FaultKind.BAD_OUTPUT, "printed 90.00 s of steps but ran"),
+        ("sleep 2; echo step 0 ms\n", FaultKind.BAD_OUTPUT, "'0' is not a time"),
     ],
 )
 def test_a_program_that_fails_is_a_finding(
-    phone: Phone, context: LaneContext, script: str, kind: FaultKind
+    phone: Phone, context: LaneContext, script: str, kind: FaultKind, text: str
 ) -> None:
     report = run(phone, context, a_program(context, script)).report
     assert_fault(report, Blame.RUNNER, kind)
+    assert report.fault is not None
+    assert text in report.fault.text
 
 
 @pytest.mark.usefixtures("restored_phone")

@@ -153,6 +153,20 @@ def test_different_sources_are_refused_unless_mixing_is_requested(changes: Any, 
     assert len(compare_by_name("freq=high", "freq=low", runs, mix=True).rows) == 1
 
 
+def test_training_is_not_compared_with_inference() -> None:
+    names = ("lenet", "lenet-inference")
+    runs = [run for name in names for run in a_trial_of(10.0, 3, seed=1, workload=name)]
+    for base, candidate in (names, names[::-1]):
+        sides = f"workload={base}", f"workload={candidate}"
+        with pytest.raises(IncompatibleSources) as refused:
+            compare_by_name(*sides, runs)
+        assert str(refused.value) == (
+            "lenet measures training steps and lenet-inference inference; "
+            "compare two of a kind, or pass --allow-mixed"
+        )
+        assert len(compare_by_name(*sides, runs, mix=True).rows) == 1
+
+
 def test_energies_of_different_grades_are_refused() -> None:
     runs = [
         *a_trial_of(None, 5, **QUICK, energy_j=10.0, grade="gauge"),
