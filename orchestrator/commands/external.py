@@ -54,7 +54,7 @@ def list_all(as_json: bool) -> None:
     "--program",
     "programs",
     multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="Program that runs on the phone, or a file that the engine needs, in the order of 'farm "
     "external list'. Default: write a program that shows what is expected.",
 )

@@ -23,7 +23,7 @@ _STUDY = click.argument("name", metavar="STUDY", shell_complete=complete_study)
 _output_option = click.option("-o", "--output", default="", help="File of the report page.")
 _external_option = click.option(
     "--external",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="Manifest of another engine, for emdl-library.",
 )
 
