@@ -41,18 +41,6 @@ def show(origin: bool, lab_folder: Path, as_json: bool) -> None:
     print_table(headings[:shown], [row[:shown] for row in rows])
 
 
-@config.command()
-@lab_option
-def path(lab_folder: Path) -> None:
-    """Print the path of the settings file.
-
-    Example: farm config path
-    """
-    from workloads.lab_settings import SETTINGS_FILE
-
-    click.echo(lab_folder.absolute() / SETTINGS_FILE)
-
-
 def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
     """Return every setting: its name, its value, and where the value comes from."""
     import os

@@ -27,9 +27,10 @@ class PolicyMetric:
 
 
 TIME = PolicyMetric("time_s", "time to accuracy", True, -1, to_target=True)
+ENERGY = PolicyMetric("energy_j", "energy to accuracy", True, -1, to_target=True)
 POLICY_METRICS = (
     TIME,
-    PolicyMetric("energy_j", "energy to accuracy", True, -1, to_target=True),
+    ENERGY,
     PolicyMetric("rounds", "rounds to accuracy", True, -1, to_target=True),
     PolicyMetric("final_accuracy", "final accuracy", False, 1),
     PolicyMetric("unfairness", "fairness (Gini)", False, -1),

@@ -132,15 +132,11 @@ class _Progress:
 
 
 def simulate_policies(
-    phones: Sequence[Client],
-    policies: Sequence[str],
-    seed: int,
-    plan: SimulationPlan,
-    stop_at_target: bool = False,
+    phones: Sequence[Client], policies: Sequence[str], seed: int, plan: SimulationPlan
 ) -> list[SimulationOutcome]:
     """Simulate every policy with one seed."""
     world = draw_world(phones, seed, plan)
-    return [simulate_training(name, POLICIES[name], world, stop_at_target) for name in policies]
+    return [simulate_training(name, POLICIES[name], world) for name in policies]
 
 
 def draw_world(phones: Sequence[Client], seed: int, plan: SimulationPlan) -> SimulatedWorld:

@@ -243,11 +243,13 @@ def test_gini_measures_unfairness() -> None:
 def test_a_contest_has_a_row_per_scenario_with_the_worst_first() -> None:
     plans = [replace(each.plan, rounds=2, clients=20, k=5) for each in SCENARIOS[:2]]
     rows = worst_first(
-        run_scenario(FOUR, replace(scenario, plan=plan), range(2))
+        run_scenario(FOUR, replace(scenario, plan=plan), range(2), ablation=True)
         for scenario, plan in zip(SCENARIOS, plans, strict=False)
     )
     assert {entry.policy for entry in rows[0].entries} >= {"random", "oort", "frugal"}
     assert rows[0].ours.time.value >= rows[1].ours.time.value
+    assert rows[0].baseline.energy is not None
+    assert rows[0].baseline.energy.value == 1.0
     assert set(rows[0].terms) == set(rows[1].terms)
 
 
