@@ -67,7 +67,12 @@ def parse_program_output(
         )
     losses = tuple(_numbers(manifest.loss, output)) if manifest.loss else ()
     if manifest.loss and len(losses) < 2:
-        raise BadOutput(f"only {len(losses)} loss values found; at least 2 are needed")
+        raise BadOutput(
+            f"only {len(losses)} loss values found in the output of {manifest.name}; at least 2 "
+            "are needed, correct 'read.loss' of its manifest, or the program"
+        )
+    if not all(map(math.isfinite, losses)):
+        raise BadOutput(f"a loss of {manifest.name} is not finite; lower its learning rate")
     return ProgramFigures(tuple(steps), losses, _peak_kb(manifest, output))
 
 
@@ -196,7 +201,10 @@ def _peak_kb(manifest: Manifest, output: _ProgramOutput) -> int | None:
     scale = SIZES_KB[manifest.peak_rss.unit or "kB"]
     sizes = [value * scale for value in _numbers(manifest.peak_rss, output)]
     if not sizes:
-        raise BadOutput(f"no memory size found in the output of {manifest.name}")
+        raise BadOutput(
+            f"no memory size found in the output of {manifest.name}; correct 'read.peak_rss' of "
+            "its manifest, or remove it"
+        )
     if not all(0 <= size < 2**40 for size in sizes):
         raise BadOutput(f"a memory of {max(sizes):g} kB is not plausible; check the unit")
     return round(max(sizes))

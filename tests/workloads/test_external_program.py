@@ -129,8 +129,16 @@ def test_a_mean_outside_its_extremes_is_rejected() -> None:
 def test_one_loss_value_is_not_enough() -> None:
     step = StepRule(regex=r"([0-9.]+) ms", unit="ms")
     manifest = a_manifest(training=True, step=step, loss=NumberRule(regex="loss ([0-9.]+)"))
-    with pytest.raises(BadOutput, match="only 1 loss values found; at least 2 are needed"):
+    with pytest.raises(BadOutput, match="only 1 loss values found in the output of tool; at least"):
         parse_program_output(manifest, VALUES, "3 ms loss 2.0")
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf", "1e999"])
+def test_a_loss_that_is_not_finite_is_one_sentence(loss: str) -> None:
+    step = StepRule(regex=r"([0-9.]+) ms", unit="ms")
+    manifest = a_manifest(training=True, step=step, loss=NumberRule(regex=r"loss (\S+)"))
+    with pytest.raises(BadOutput, match="a loss of tool is not finite; lower its learning rate"):
+        parse_program_output(manifest, VALUES, f"3 ms loss 2.0\n3 ms loss {loss}\n3 ms loss 1.0")
 
 
 # -- the manifest

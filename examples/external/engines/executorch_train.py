@@ -27,7 +27,7 @@ exir: Any = import_engine("executorch.exir", PACKAGE)
 training: Any = import_engine("executorch.extension.training", PACKAGE)
 
 
-class ConvNorm(torch.nn.Module):  # type: ignore[misc]
+class ConvNorm(torch.nn.Module):
     """A convolution and a batch norm that uses the statistics of the batch."""
 
     def __init__(self, conv: Conv) -> None:
@@ -49,7 +49,7 @@ class ConvNorm(torch.nn.Module):  # type: ignore[misc]
         return x.clamp(0, 6) if self.relu6 else x
 
 
-class Network(torch.nn.Module):  # type: ignore[misc]
+class Network(torch.nn.Module):
     """MobileNetV2 and its loss."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ nn: Any = import_engine("MNN.nn", PACKAGE)
 optim: Any = import_engine("MNN.optim", PACKAGE)
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module):
     """MobileNetV2."""
 
     def __init__(self) -> None:
