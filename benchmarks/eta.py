@@ -29,6 +29,7 @@ from typing import NamedTuple
 from orchestrator.analysis.eta import (
     Cell,
     EndedAttempt,
+    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
@@ -55,15 +56,32 @@ class Look(NamedTuple):
         return self.early_s <= self.true_s <= self.late_s
 
 
+class OtherSweep(NamedTuple):
+    """Another sweep on the same phones: its attempts, and its runs per run of this one."""
+
+    submitted_s: float
+    weight: float
+    attempts: tuple[EndedAttempt, ...]
+
+    def left(self, now_s: float) -> dict[str, dict[Cell, int]]:
+        """Return what it had left at a moment."""
+        left: dict[str, dict[Cell, int]] = {}
+        for each in self.attempts:
+            if each.ended_s > now_s:
+                cells = left.setdefault(each.phone, {})
+                cells[each.cell] = cells.get(each.cell, 0) + 1
+        return left
+
+
 @dataclass(frozen=True)
 class SweepHistory:
-    """A finished sweep: its runs, its attempts, and when phones and the lab were not its own."""
+    """A finished sweep: its runs, its attempts, absences of phones, and the lab's other sweeps."""
 
     started_s: float
     planned: Mapping[str, Mapping[Cell, int]]
     attempts: tuple[tuple[EndedAttempt, bool], ...]  # and whether the run was done with it
     absences: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
-    competitors: tuple[tuple[float, float], ...] = ()
+    others: tuple["OtherSweep", ...] = ()
 
     @property
     def ended_s(self) -> float:
@@ -77,10 +95,13 @@ class SweepHistory:
         for attempt, kept in past:
             left[attempt.phone][attempt.cell] -= kept
         done = sum(kept for _, kept in past)
+        others = [other for other in self.others if other.submitted_s <= now_s]
+        ended = [attempt for attempt, _ in past]
+        ended += [each for other in others for each in other.attempts if each.ended_s <= now_s]
         return SweepRest(
             now_s,
             left,
-            [attempt for attempt, _ in past],
+            ended,
             done,
             len(past) - done,
             {
@@ -88,11 +109,12 @@ class SweepHistory:
                 for phone, spans in self.absences.items()
                 if any(start <= now_s < end for start, end in spans)
             },
-            sum(start <= now_s < end for start, end in self.competitors),
+            [OtherWork(other.left(now_s), other.weight) for other in others if other.weight],
+            since_s=self.started_s,
         )
 
     def looks(self) -> Iterator[Look]:
-        """Replay the sweep."""
+        """Estimate the end at some moments of the sweep."""
         length_s = self.ended_s - self.started_s
         for number in range(LOOKS):
             share = TENTH + (1 - TENTH) * (number + 0.5) / LOOKS
@@ -125,6 +147,7 @@ def drawn_sweep(seed: int) -> SweepHistory:
         start = rng.uniform(0, work_s)
         busy = [(start, start + rng.uniform(0.1, 0.5) * work_s)]
     attempts: list[tuple[EndedAttempt, bool]] = []
+    others: list[EndedAttempt] = []
     absences: dict[str, tuple[tuple[float, float], ...]] = {}
     for phone in phones:
         speed, now_s, charge = rng.gauss(0, 0.35), rng.uniform(0, 5), rng.uniform(0.2, 1.0)
@@ -146,19 +169,24 @@ def drawn_sweep(seed: int) -> SweepHistory:
                 charge -= run_s / 3600 / hours
                 if charge < 0.2:  # it charges to 60 % first
                     run_s, charge = run_s + rng.uniform(900, 2400), 0.6
-                waits = any(start <= now_s < end for start, end in busy)
-                started_s = now_s + rng.uniform(0.5, 3.0) + run_s * waits
+                if any(start <= now_s < end for start, end in busy):
+                    span = (now_s + 1.0, now_s + 1.0 + run_s)
+                    others.append(EndedAttempt(phone, ("other", cell[1]), *span, "other"))
+                    now_s = span[1]
+                started_s = now_s + rng.uniform(0.5, 3.0)
                 now_s = started_s + run_s
                 kept = rng.random() >= void
                 attempts.append((EndedAttempt(phone, cell, started_s, now_s), kept))
     planned = {phone: dict.fromkeys(cells, repeats) for phone in phones}
-    return SweepHistory(0.0, planned, tuple(attempts), absences, tuple(busy))
+    other = tuple(OtherSweep(start, 1.0, tuple(others)) for start, _ in busy)
+    return SweepHistory(0.0, planned, tuple(attempts), absences, other)
 
 
 def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
     """Yield every finished sweep of a lab, from its reports."""
     from sqlalchemy import select
 
+    from orchestrator.app.lab_status import weight_against
     from orchestrator.decisions.states import ReportStatus, RunState
     from orchestrator.store.database import Database
     from orchestrator.store.sweep_queries import sweep_summaries
@@ -166,36 +194,43 @@ def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
     from workloads.lab_settings import Lab
 
     db = Database(Lab.read(folder, {}).store_url)
-    for summary in sweep_summaries(db):
-        done = (RunState.DONE, RunState.FAILED)
-        counted = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
-        cell = (trial.c.case_digest, trial.c.condition_digest)
-        same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
-        with db.read() as connection:
-            reports = connection.execute(
-                select(report, *cell, run.c.id.label("run"))
-                .join(trial, trial.c.id == report.c.trial)
-                .join(run, same)
-                .where(trial.c.sweep == summary.id, report.c.status.in_(counted))
-                .where(run.c.state.in_(done))
-                .order_by(report.c.id)
-            ).all()
-        last = {row.run: row.id for row in reports}
-        attempts = tuple(
-            (
-                EndedAttempt(row.phone, (row[-3], row[-2]), row.started_at_s, row.ended_at_s),
-                last[row.run] == row.id,
-            )
-            for row in reports
-        )
-        if not summary.finished or len(attempts) < 10:
-            continue
+    counted = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
+    cell = (trial.c.case_digest, trial.c.condition_digest)
+    same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
+    with db.read() as connection:
+        reports = connection.execute(
+            select(report, trial.c.sweep, run.c.id.label("run"), *cell)
+            .join(trial, trial.c.id == report.c.trial)
+            .join(run, same)
+            .where(report.c.status.in_(counted))
+            .where(run.c.state.in_((RunState.DONE, RunState.FAILED)))
+            .order_by(report.c.id)
+        ).all()
+    last = {row.run: row.id for row in reports}
+    attempts: dict[str, list[tuple[EndedAttempt, bool]]] = {}
+    for row in reports:
+        times = (row.started_at_s, row.ended_at_s)
+        attempt = EndedAttempt(row.phone, (row[-2], row[-1]), *times, row.sweep)
+        attempts.setdefault(row.sweep, []).append((attempt, last[row.run] == row.id))
+    summaries = [each for each in sweep_summaries(db) if len(attempts.get(each.id, ())) >= 10]
+    db.close()
+    for summary in summaries:
         planned: dict[str, dict[Cell, int]] = {}
-        for attempt, kept in attempts:
+        for attempt, kept in attempts[summary.id]:
             counts = planned.setdefault(attempt.phone, {})
             counts[attempt.cell] = counts.get(attempt.cell, 0) + kept
-        yield SweepHistory(min(each.started_s for each, _ in attempts), planned, attempts)
-    db.close()
+        others = tuple(
+            OtherSweep(
+                other.created_at.timestamp(),
+                weight_against(summary, other),
+                tuple(each for each, _ in attempts[other.id]),
+            )
+            for other in summaries
+            if other is not summary
+        )
+        submitted_s = summary.created_at.timestamp()
+        if summary.finished:
+            yield SweepHistory(submitted_s, planned, tuple(attempts[summary.id]), {}, others)
 
 
 MISCHIEF = """seed = {seed}

@@ -1,13 +1,14 @@
 """Estimates when a sweep will be finished, as a distribution over what is uncertain. Pure.
 
-A phone works in cycles: from the end of one attempt to the end of the next, with cooling, charging
-and the runs of other sweeps in between. How long the next cycles take is known from this sweep's
-own ones: best from the same cell on the same phone, then from the same cell on other phones, then
-from other cells. The less is known, the wider the interval. A cycle that already takes longer than
-usual is expected to continue for about as long again. Cycles several times as long as usual are
-interruptions, such as charging: how often they come and how long they last is drawn separately. The
-last phone decides, so ends are drawn for all phones at once. Phones that get no runs have no end:
-then it is unknown, and the reason is said.
+A phone works in cycles: from the end of one attempt to the end of the next, with cooling and
+charging in between. How long the next cycles take is known from the lab's last ones: best from the
+same cell on the same phone, then from the same cell on other phones, then from other cells. The
+less is known, the wider the interval. A cycle that already takes longer than usual is expected to
+continue for about as long again. Cycles several times as long as usual are interruptions, such as
+charging: how often they come and how long they last is drawn separately. Runs of other sweeps that
+a phone does first, or in turns, are work like the sweep's own. The last phone decides, so ends are
+drawn for all phones at once. Phones that get no runs have no end: then it is unknown, and the
+reason is said.
 """
 
 import math
@@ -23,6 +24,7 @@ GAP_MAX = 10.0  # a longer pause between runs, in usual durations, was an outage
 RUN_SPREAD, RUN_SPREAD_WEIGHT = 0.25, 4.0  # of one cycle, until this many have shown their own
 CELL_SPREAD = 0.6  # of a cell that no phone has run
 PHONE_SPREAD = 0.2  # of a cell that only other phones have run
+SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
 COMMON_SPREAD = 0.1  # of whatever slows all phones at once, such as a warm room
 RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
 INTERRUPTED = 3.0  # times the usual cycle
@@ -40,6 +42,14 @@ class EndedAttempt(NamedTuple):
     cell: Cell
     started_s: float
     ended_s: float
+    sweep: str = ""
+
+
+class OtherWork(NamedTuple):
+    """What another sweep has left on the same phones, and its runs per own run."""
+
+    left: Mapping[str, Mapping[Cell, int]]
+    weight: float  # infinite: all of its runs come first
 
 
 @dataclass(frozen=True)
@@ -48,12 +58,13 @@ class SweepRest:
 
     now_s: float
     left: Mapping[str, Mapping[Cell, int]]  # runs by phone and cell
-    ended: Sequence[EndedAttempt]
+    ended: Sequence[EndedAttempt]  # of all sweeps, as far as they are remembered
     runs_done: int = 0  # that are not repeated
     attempts_lost: int = 0  # void or failed, and repeated
     absent: Mapping[str, str] = field(default_factory=dict)  # phones without runs now, and why
-    competitors: int = 0  # other sweeps with runs left on these phones
+    others: Sequence[OtherWork] = ()  # sweeps whose runs delay those of this one
     needed: tuple[float, float] = (1.0, 1.0)  # share of the runs left that a stop rule may leave
+    since_s: float = -math.inf  # when the sweep was submitted
 
 
 @dataclass(frozen=True)
@@ -77,12 +88,32 @@ class RemainingTime:
 
 
 class _Work(NamedTuple):
-    """What a phone has left: mean and variance in seconds, cycles, and the time that is a guess."""
+    """What a phone has left: mean and variance in seconds, cycles and the sum of their squares,
+    and the time that is a guess."""
 
     mean_s: float
     variance: float
-    cycles: int
+    cycles: float
+    squares: float
     guessed_s: float
+
+    @property
+    def cycle_spread(self) -> float:
+        """How much the cycles differ, by what is known of their cells."""
+        return math.sqrt(math.log(max(1.0, self.squares * self.cycles / self.mean_s**2)))
+
+    def scaled(self, share: float, doubt: float = 0.0) -> "_Work":
+        """Return a share of the work, which may also be more or less."""
+        variance = share**2 * self.variance + (doubt * share * self.mean_s) ** 2
+        others = (self.cycles, self.squares, self.guessed_s)
+        return _Work(share * self.mean_s, variance, *(share * each for each in others))
+
+    def plus(self, other: "_Work") -> "_Work":
+        """Return this work and another."""
+        return _Work(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+NO_WORK = _Work(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
@@ -95,7 +126,10 @@ def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
     present = {phone: cells for phone, cells in left.items() if phone not in rest.absent}
     if not present:
         return RemainingTime(0.0, 0.0, 0.0, "", history.count, 0, unknown)
-    works = {phone: history.work(phone, cells) for phone, cells in present.items()}
+    works = {
+        phone: _with_others(history, phone, history.work(phone, cells), rest.others)
+        for phone, cells in present.items()
+    }
     likely, early, late, last = _draw_ends(rest, history, works)
     untimed = sum(
         runs
@@ -104,6 +138,21 @@ def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
         if cell not in history.cells
     )
     return RemainingTime(likely, early, late, last, history.count, untimed, unknown)
+
+
+def _with_others(
+    history: "_CycleHistory", phone: str, own: _Work, others: Sequence[OtherWork]
+) -> tuple[_Work, _Work]:
+    """Return the work of a phone: its own, and what it does for other sweeps until that ends."""
+    taken = NO_WORK
+    for other in others:
+        work = history.work(phone, other.left.get(phone, {}))
+        if math.isinf(other.weight):
+            taken = taken.plus(work)
+        elif work.mean_s:  # sweeps of two owners take turns, depending on what both used before
+            share = min(1.0, other.weight * own.mean_s / work.mean_s)
+            taken = taken.plus(work.scaled(share, SHARE_SPREAD))
+    return own, taken
 
 
 def needed_share(stop: tuple[int, int] | None, done: int, skipped: int) -> tuple[float, float]:
@@ -125,37 +174,30 @@ def _why_unknown(absent: Mapping[str, str], left: Mapping[str, object]) -> str:
 
 
 def _draw_ends(
-    rest: SweepRest, history: "_CycleHistory", works: Mapping[str, _Work]
+    rest: SweepRest, history: "_CycleHistory", works: Mapping[str, tuple[_Work, _Work]]
 ) -> tuple[float, float, float, str]:
     """Draw the end of all phones together; return median, 10 %, 90 % and the last phone."""
     rng = random.Random(0)  # the same data give the same estimate
-    elapsed_s = {phone: history.elapsed_s(phone, rest.now_s) for phone in works}
-    total_s = sum(work.mean_s for work in works.values())
-    guessed = sum(work.guessed_s for work in works.values()) / total_s if total_s else 0.0
+    elapsed_s = {phone: history.elapsed_s(phone, rest.now_s, rest.since_s) for phone in works}
+    total_s = sum(own.mean_s + taken.mean_s for own, taken in works.values())
+    guessed_s = sum(own.guessed_s + taken.guessed_s for own, taken in works.values())
+    guessed = guessed_s / total_s if total_s else 0.0
     common = math.hypot(COMMON_SPREAD, CELL_SPREAD * guessed / 2)
-    attempts = rest.runs_done + rest.attempts_lost
     share, weight = RETRY_PRIOR
     lost = (rest.attempts_lost + share * weight, rest.runs_done + (1 - share) * weight)
-    slowdown = history.slowdown
-    # Other sweeps come and go: the lab may be shared as until now, or as it is now.
-    shared_now = (1.0 + rest.competitors) / slowdown
-    low, high = sorted((1.0, min(max(shared_now, 1.0 / slowdown), 4.0))) if attempts else (1.0, 1.0)
     draws = max(DRAWS_MIN, min(DRAWS, PHONES_DRAWN // len(works)))
     ends, lasts = [], Counter[str]()
     events, cycles = INTERRUPTION_PRIOR
     for _ in range(draws):
         rate = rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles))
         retry = 1.0 / (1.0 - min(0.8, rng.betavariate(*lost)))
-        factor = retry * rng.uniform(low, high) * rng.uniform(*rest.needed)
-        factor *= math.exp(rng.gauss(0.0, common))
-        end_s, phone = max(
-            (
-                _draw_phone(work, history.spread, factor, elapsed_s[name], rng)
-                + history.draw_interruptions(work, rate, rng),
-                name,
-            )
-            for name, work in works.items()
-        )
+        factor, needed = retry * math.exp(rng.gauss(0.0, common)), rng.uniform(*rest.needed)
+        end_s, phone = 0.0, ""
+        for name, (own, taken) in works.items():
+            work = own.scaled(needed).plus(taken)
+            drawn_s = _draw_phone(work, history.spread, factor, elapsed_s[name], rng)
+            drawn_s += history.draw_interruptions(work, rate, rng)
+            end_s, phone = max((end_s, phone), (drawn_s, name))
         ends.append(end_s)
         lasts[phone] += 1
     ends.sort()
@@ -170,10 +212,14 @@ def _draw_phone(
     mean_s = work.mean_s * factor
     spread_log = math.sqrt(math.log1p(work.variance / work.mean_s**2)) if work.mean_s else 0.0
     total_s = mean_s * math.exp(rng.gauss(-(spread_log**2) / 2, spread_log))
-    if elapsed_s <= total_s * (1.0 - spread / 2) or elapsed_s == 0.0:
-        return total_s - elapsed_s
+    cycle_s = total_s / max(1.0, work.cycles)
+    if work.cycles > 1.0:  # which of them is under way is not known
+        cycle_s *= math.exp(rng.gauss(0.0, work.cycle_spread))
+    if elapsed_s <= cycle_s * (1.0 - spread / 2) or elapsed_s == 0.0:
+        return max(0.0, total_s - elapsed_s)
     # Longer than usual already: the longer it has taken, the longer it may still take.
-    return max(total_s - elapsed_s, 0.0) + elapsed_s * min(4.0, 0.5 / (1.0 - rng.random()) - 0.5)
+    late_s = elapsed_s * min(4.0, 0.5 / (1.0 - rng.random()) - 0.5)
+    return max(0.0, total_s - min(elapsed_s, cycle_s)) + late_s
 
 
 class _CycleHistory:
@@ -185,15 +231,15 @@ class _CycleHistory:
         durations = [max(0.001, item.ended_s - item.started_s) for item in ended]
         usual_s = median(durations) if durations else 0.0
         cycles: dict[tuple[str, Cell], list[float]] = {}
-        busy_s = cycled_s = 0.0
+        begun: set[tuple[str, str]] = set()
         for item in sorted(ended, key=lambda each: each.ended_s):
             duration_s = max(0.001, item.ended_s - item.started_s)
-            since = self._last.get(item.phone, item.started_s)
+            is_first = (item.phone, item.sweep) not in begun  # the lab may have been idle before
+            begun.add((item.phone, item.sweep))
+            since = item.started_s if is_first else self._last[item.phone]
             gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, duration_s))
             self._last[item.phone] = item.ended_s
-            busy_s, cycled_s = busy_s + duration_s, cycled_s + duration_s + gap_s
             cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
-        self.slowdown = cycled_s / busy_s if busy_s else 1.0
         logs = self._take_out_interruptions(cycles)
         self._own = {key: (fmean(values), len(values)) for key, values in logs.items()}
         residuals = [
@@ -260,24 +306,25 @@ class _CycleHistory:
         for (_, condition), effect in self.cells.items():
             self._of_condition.setdefault(condition, []).append(effect)
 
-    def elapsed_s(self, phone: str, now_s: float) -> float:
-        """Return how long ago the last cycle of a phone ended; 0 if it had none."""
-        last = self._last.get(phone)
-        return 0.0 if last is None else max(0.0, now_s - last)
+    def elapsed_s(self, phone: str, now_s: float, since_s: float) -> float:
+        """Return how long ago the last cycle of a phone ended, or the sweep began."""
+        last = max(self._last.get(phone, -math.inf), since_s)
+        return max(0.0, now_s - last) if math.isfinite(last) else 0.0
 
     def work(self, phone: str, left: Mapping[Cell, int]) -> _Work:
         """Return how long a phone needs for the runs that it has left."""
-        mean_s = variance = guessed_s = guessed_error = 0.0
+        mean_s = variance = squares = guessed_s = guessed_error = 0.0
         for cell, runs in left.items():
             log_s, error, is_guess = self._cycle(phone, cell)
             cycle_s = math.exp(log_s + self.spread**2 / 2)
             mean_s += runs * cycle_s
+            squares += runs * cycle_s**2
             variance += runs * (self.spread * cycle_s) ** 2 + (runs * error * cycle_s) ** 2
             if is_guess:  # guesses of one phone err together
                 guessed_s += runs * cycle_s
                 guessed_error += runs * error * cycle_s
         cycles = sum(left.values())
-        return _Work(mean_s, variance + guessed_error**2 / 2, cycles, guessed_s)
+        return _Work(mean_s, variance + guessed_error**2 / 2, cycles, squares, guessed_s)
 
     def _cycle(self, phone: str, cell: Cell) -> tuple[float, float, bool]:
         """Return the expected logarithm of a cycle, its error, and whether no phone has run it."""

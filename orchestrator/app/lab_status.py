@@ -1,5 +1,6 @@
 """The state of the lab: the store's phones with their heartbeats and leases, and its sweeps."""
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Generic, TypeVar
 
 from orchestrator.analysis.eta import (
     EndedAttempt,
+    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
@@ -19,6 +21,7 @@ from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import ReportStatus, RunState, SweepState
+from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.live_views import (
@@ -99,7 +102,7 @@ class LabPoller:
         self._shown = ("", False)
         self._progress: Callable[[], SweepProgress] | None = None
         self._absent: dict[str, str] = {}
-        self._busy = 0  # other sweeps with runs left
+        self._others: tuple[SweepSummary, ...] = ()  # with runs left
 
     def follow(self, sweep: str) -> None:
         """Follow another sweep from the next poll on."""
@@ -118,11 +121,13 @@ class LabPoller:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
         self._absent = absent_phones(phones)
-        self._busy = sum(item.state is SweepState.ACTIVE and bool(item.left) for item in others)
+        self._others = tuple(
+            item for item in others if item.state is SweepState.ACTIVE and item.left
+        )
         if self._progress is None or shown != self._shown:
             self._shown = shown  # a finished sweep bypasses the rate limit: its end is shown
-            reader = _SweepProgress(self._db, sweeps[0].id)
-            self._progress = RateLimited(lambda: reader.read(self._absent, self._busy))
+            reader = _SweepProgress(self._db, sweeps[0])
+            self._progress = RateLimited(lambda: reader.read(self._absent, self._others))
         progress = self._progress()
         queued = progress.queued
         phones = tuple(
@@ -164,9 +169,10 @@ class SweepProgress:
 class _SweepProgress:
     """Reads the progress of a sweep."""
 
-    def __init__(self, db: Database, sweep: str) -> None:
+    def __init__(self, db: Database, summary: SweepSummary) -> None:
         self._db = db
-        self._sweep = sweep
+        self._summary = summary
+        self._sweep = sweep = summary.id
         self._matrix = CellProgressCache(db, sweep)
         self._last_report = 0
         self._attempts = 0
@@ -174,15 +180,15 @@ class _SweepProgress:
         self._stop = sweep_queries.stop_rule_limits(db, sweep)
         self._failures: tuple[int, tuple[FailureGroup, ...]] = (0, ())
 
-    def read(self, absent: Mapping[str, str], competitors: int) -> SweepProgress:
+    def read(self, absent: Mapping[str, str], others: Sequence[SweepSummary]) -> SweepProgress:
         """Return the current progress; `absent` are the phones that get no runs, and why."""
-        new = newest_timings(self._db, TIMINGS_MAX, COUNTED, self._sweep, self._last_report)
+        new = newest_timings(self._db, TIMINGS_MAX, COUNTED, after=self._last_report)
         for timing in reversed(new):
             self._last_report = timing.report
             cell = (timing.case_digest, timing.condition_digest)
             times = (timing.started_at_s, timing.ended_at_s)
-            self._ended.append(EndedAttempt(timing.phone, cell, *times))
-        self._attempts += len(new)
+            self._ended.append(EndedAttempt(timing.phone, cell, *times, timing.sweep))
+            self._attempts += timing.sweep == self._sweep
         cells = self._matrix.read()
         counts = Counter[RunState]()
         for each in cells:
@@ -198,8 +204,13 @@ class _SweepProgress:
             done,
             max(self._attempts - done, sum(each.void for each in cells)),
             absent,
-            competitors,
+            [
+                OtherWork(runs_left(self._db, other.id), weight)
+                for other in others
+                if (weight := weight_against(self._summary, other))
+            ],
             needed_share(self._stop, counts[RunState.DONE], counts[RunState.SKIPPED]),
+            self._summary.created_at.timestamp(),
         )
         rest_time = estimate_remaining(rest)
         return SweepProgress(cells, self._failure_groups(cells), rest_time, queued, now_s)
@@ -213,14 +224,28 @@ class _SweepProgress:
         return self._failures[1]
 
 
+def weight_against(own: SweepSummary, other: SweepSummary) -> float:
+    """Return the runs that phones give another sweep per run of this one (see fair_share)."""
+
+    def order(sweep: SweepSummary) -> tuple[float, float, datetime, str]:
+        deadline = math.inf if sweep.deadline is None else sweep.deadline.timestamp()
+        return (-sweep.priority, deadline, sweep.created_at, sweep.id)
+
+    if own.owner == other.owner:
+        return math.inf if order(other) < order(own) else 0.0
+    return float(2.0 ** ((other.priority - own.priority) / PRIORITY_DOUBLING))
+
+
 def absent_phones(phones: Sequence[KnownPhone]) -> dict[str, str]:
-    """Return the phones that get no runs until somebody does something, and why."""
+    """Return the phones that get no runs until somebody or a check returns them, and why."""
     absent = {phone.serial: "reserved" for phone in phones if phone.reserved_by}
     for phone in phones:
         if phone.status.state is PhoneState.AWAY:
             absent[phone.serial] = "away"
         elif phone.health is Health.QUARANTINED:
             absent[phone.serial] = "quarantined"
+        elif phone.health is Health.SUSPECT:
+            absent[phone.serial] = "suspect"
     return absent
 
 

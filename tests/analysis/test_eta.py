@@ -1,16 +1,21 @@
 """The remaining time: a distribution over what is uncertain, or the reason why it is unknown."""
 
+import math
+from datetime import UTC, datetime
+
 import pytest
 
 from benchmarks.eta import describe, drawn_sweep
 from orchestrator.analysis.eta import (
     Cell,
     EndedAttempt,
+    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
     needed_share,
 )
+from orchestrator.app.lab_status import SweepSummary, weight_against
 
 COLD, LONG = ("case", "cold"), ("case", "long")
 
@@ -94,12 +99,47 @@ def test_runs_that_had_to_be_repeated_are_expected_again() -> None:
     assert many.likely_s > 1.5 * none.likely_s
 
 
-def test_interruptions_and_other_sweeps_make_it_later() -> None:
+def test_interruptions_make_it_later() -> None:
     ended = attempts("a", COLD, 10.0, 40)
     clean = estimate({"a": {COLD: 20}}, ended)
     charged = [*ended, EndedAttempt("a", COLD, 0.0, 900.0), EndedAttempt("a", COLD, 900.0, 1800.0)]
     assert estimate({"a": {COLD: 20}}, charged, now_s=1800.0).late_s > clean.late_s + 500
-    assert estimate({"a": {COLD: 20}}, ended, competitors=2).late_s > 1.5 * clean.late_s
+
+
+def test_runs_of_other_sweeps_that_come_first_are_waited_for() -> None:
+    ended = attempts("a", COLD, 10.0, 60)
+    left = {"a": {COLD: 20}}
+    clean = estimate(left, ended)
+    first = estimate(left, ended, others=[OtherWork({"a": {COLD: 60}}, math.inf)])
+    assert 3.5 * clean.likely_s < first.likely_s < 4.5 * clean.likely_s
+    in_turns = estimate(left, ended, others=[OtherWork({"a": {COLD: 60}}, 1.0)])
+    assert 1.6 * clean.likely_s < in_turns.likely_s < 2.4 * clean.likely_s
+    short = estimate(left, ended, others=[OtherWork({"a": {COLD: 2}}, 1.0)])
+    elsewhere = estimate(left, ended, others=[OtherWork({"b": {COLD: 60}}, math.inf)])
+    assert short.likely_s < 1.3 * clean.likely_s
+    assert elsewhere == clean
+
+
+def test_cells_of_earlier_sweeps_are_known_and_their_pauses_do_not_count() -> None:
+    night = [EndedAttempt("a", COLD, -9000.0 - 10 * n, -8990.0 - 10 * n, "old") for n in range(20)]
+    shown = estimate({"a": {COLD: 20}}, night, since_s=-1.0, runs_done=0)
+    again = [*night, EndedAttempt("a", COLD, 0.0, 10.0, "new")]
+    later = estimate({"a": {COLD: 19}}, again, now_s=10.0, since_s=-1.0)
+    assert 150 < shown.early_s < 200 < shown.late_s < 500
+    assert later.late_s < 500  # the pause of a night between two sweeps is no interruption
+
+
+def test_which_sweep_goes_first_is_what_the_scheduler_decides() -> None:
+    def sweep(name: str, second: int, owner: str = "ann", priority: int = 50) -> SweepSummary:
+        created = datetime(2026, 1, 1, second=second, tzinfo=UTC)
+        return SweepSummary(name, name, created, 1, owner=owner, priority=priority)
+
+    first, second = sweep("a", 1), sweep("b", 2)
+    assert weight_against(first, second) == 0.0
+    assert math.isinf(weight_against(second, first))
+    assert math.isinf(weight_against(first, sweep("b", 2, priority=60)))
+    assert weight_against(first, sweep("b", 2, "bob", 60)) == 2.0
+    assert weight_against(first, sweep("b", 2, "bob")) == 1.0
 
 
 def test_a_stop_rule_may_need_fewer_runs() -> None:
