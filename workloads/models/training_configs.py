@@ -6,7 +6,6 @@ like the studies' data.
 """
 
 import importlib
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -154,9 +153,12 @@ def _own_mistakes(own: OwnModel) -> Iterator[None]:
         raise
     except Exception as error:
         file = f"{own.module.replace('.', '/')}.py"
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename.endswith(file)]
-        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        line = error.lineno if isinstance(error, SyntaxError) else None
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename.endswith(file):
+                line = trace.tb_lineno
+            trace = trace.tb_next
         where = f"{file}, line {line}" if line else file
         raise InvalidRequest(
             f"{where}: {type(error).__name__}: {safe_text(error)}; correct the file"
