@@ -56,6 +56,13 @@ def test_the_demo_runs_from_a_wheel(wheel: Path, tmp_path: Path, python: str) ->
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {
         *("agent", "kernels", "orchestrator", "workloads")
     }
+    engines = ROOT / "examples" / "external" / "engines"
+    in_wheel = {
+        name for name in names if name.startswith("orchestrator/examples/external/engines/")
+    }
+    assert {name.rpartition("/")[2] for name in in_wheel} == {
+        path.name for path in engines.iterdir() if path.is_file()
+    }
     venv = tmp_path / "venv"
     subprocess.run([python, "-m", "venv", venv], check=True)
     pip = [venv / "bin" / "pip", "--quiet", "--disable-pip-version-check", "install"]
