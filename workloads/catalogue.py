@@ -162,12 +162,21 @@ def _check_value(parameter: Parameter, value: object) -> int:
 
 
 def is_known(case: Case) -> bool:
-    """Whether this version of Farmhand knows the case's workload."""
-    return case.manifest is not None or case.workload in CATALOGUE
+    """Whether this version of Farmhand has the case's workload with these parameters.
+
+    A case may come from another version, or from anybody who can write to the broker.
+    """
+    if case.manifest is None and case.workload not in CATALOGUE:
+        return False
+    workload = workload_of(case)
+    try:
+        _bind_options(workload, case.options, case.backend)
+        return _bind(workload, case.parameters).keys() == case.parameters.keys()
+    except InvalidRequest:
+        return False
 
 
 def workload_of(case: Case) -> Workload:
-    """Return the workload of a case."""
     if case.manifest is not None:
         return workload_from_manifest(case.manifest)
     return CATALOGUE[case.workload]

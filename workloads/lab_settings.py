@@ -248,7 +248,6 @@ class Lab:
         return self.root / "run" / f"{service}.json"
 
     def log_file(self, service: str) -> Path:
-        """Return the log file of a service."""
         return self.root / "logs" / f"{service}.log"
 
 

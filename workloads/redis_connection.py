@@ -64,7 +64,6 @@ class RedisConnection(AbstractContextManager["RedisConnection"]):
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._redis.close()
 
     def _repaired(self, key: str | tuple[str, ...], action: Callable[[], Any]) -> Any:

@@ -232,7 +232,6 @@ class InferenceStep(Step):
 
     @cached_property
     def cost(self) -> StepCost:
-        """The cost of a step."""
         _check_batch(self.batch)
         model = self.model
         nodes = [node for node in model.nodes if not isinstance(node.layer, Dropout | Loss)]

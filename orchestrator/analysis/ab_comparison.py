@@ -59,7 +59,6 @@ class UnclearReason(StrEnum):
 
     @property
     def text(self) -> str:
-        """The reason as text."""
         return _UNCLEAR_TEXTS[self]
 
 

@@ -16,7 +16,6 @@ IDLE_TIMEOUT_S = 30
 
 
 def serve_api(lab: LabConnection, health: ServiceHealth) -> None:
-    """Serve the API of a lab."""
     settings = lab.lab.settings.api
     files = {}
     for name, file in (("cert_file", settings.cert_file), ("key_file", settings.key_file)):

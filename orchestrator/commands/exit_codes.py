@@ -37,5 +37,4 @@ _CODES = {
 
 
 def exit_code(error: FarmError) -> int:
-    """Return the exit code of an error."""
     return _CODES[error_kind(error)]

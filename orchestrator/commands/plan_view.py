@@ -28,7 +28,6 @@ def describe_size(sweep: Sweep) -> str:
 
 
 def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
-    """Print the plan of a sweep."""
     click.echo(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
     for line in _rule_lines(sweep):
         click.echo(line)

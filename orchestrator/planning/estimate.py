@@ -56,7 +56,6 @@ class EstimateBasis(StrEnum):
 
     @property
     def text(self) -> str:
-        """The basis as text."""
         return _BASIS_TEXTS[self]
 
 

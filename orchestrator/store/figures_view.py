@@ -33,7 +33,6 @@ def drop_view(connection: Connection) -> None:
 
 
 def create_view(connection: Connection) -> None:
-    """Create the view."""
     text = str(
         _figures().compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     )

@@ -82,7 +82,6 @@ def list_tokens(db: Database) -> list[TokenRecord]:
 
 
 def find_token(db: Database, secret: str) -> TokenRecord | None:
-    """Return the token with a secret."""
     same = token.c.digest == digest_of_bytes(secret.encode(errors="replace"))
     with db.read() as connection:
         row = connection.execute(select(token).where(same)).first()

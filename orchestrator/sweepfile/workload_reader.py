@@ -42,7 +42,6 @@ class WorkloadResolver:
         self.backend: Backend | None = None  # if the sweep sets one for all its workloads
 
     def parameters(self, name: str) -> tuple[Parameter, ...]:
-        """Return the parameters of a workload."""
         if name in self._manifests:
             return workload_from_manifest(self._manifests[name]).parameters
         return CATALOGUE[name].parameters

@@ -208,7 +208,6 @@ def batch_norm(layer: BatchNorm, ctx: LayerContext) -> Lowering:
 
 @lowering_of(LayerNorm)
 def layer_norm(layer: LayerNorm, ctx: LayerContext) -> Lowering:
-    """Lower layer normalization, row by row."""
     scale, shift = ctx.parameter("scale"), ctx.parameter("shift")
     rows = ctx.x.shape[:-1]
     mean, rstd = ctx.new_tensor("mean", rows), ctx.new_tensor("rstd", rows)
@@ -246,7 +245,6 @@ def avg_pool(layer: AvgPool, ctx: LayerContext) -> Lowering:
 
 @lowering_of(GlobalAvgPool)
 def global_avg_pool(_: GlobalAvgPool, ctx: LayerContext) -> Lowering:
-    """Lower global average pooling."""
     ctx.op("forward", "global_avg_pool_forward", (ctx.x,), (ctx.y,))
     yield
     if ctx.needs_input_gradient:
@@ -255,7 +253,6 @@ def global_avg_pool(_: GlobalAvgPool, ctx: LayerContext) -> Lowering:
 
 @lowering_of(Concat)
 def concat(layer: Concat, ctx: LayerContext) -> Lowering:
-    """Lower a concatenation."""
     axis = (layer.axis + 1,)  # the engine counts the batch as an axis
     ctx.op("forward", "concat", ctx.xs, (ctx.y,), axis)
     yield
@@ -316,7 +313,6 @@ def position_embedding(_: PositionEmbedding, ctx: LayerContext) -> Lowering:
 
 @lowering_of(LastTimeStep)
 def last_time_step(_: LastTimeStep, ctx: LayerContext) -> Lowering:
-    """Lower the choice of the last row."""
     ctx.op("forward", "last_moment", (ctx.x,), (ctx.y,))
     yield
     if ctx.needs_input_gradient:
@@ -325,7 +321,6 @@ def last_time_step(_: LastTimeStep, ctx: LayerContext) -> Lowering:
 
 @lowering_of(RepeatVector)
 def repeat_vector(_: RepeatVector, ctx: LayerContext) -> Lowering:
-    """Lower the repetition of a row."""
     ctx.op("forward", "repeat_moment", (ctx.x,), (ctx.y,))
     yield
     if ctx.needs_input_gradient:

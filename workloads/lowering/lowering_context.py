@@ -81,7 +81,6 @@ class LayerContext:
         return self.builder.state(self.node, name, shape, Initializer("constant", value))
 
     def parameter(self, name: str) -> Tensor:
-        """Return a parameter."""
         return self.builder.parameter(self.node, name)
 
     def gradient(self, name: str) -> Tensor:

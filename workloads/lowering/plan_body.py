@@ -117,7 +117,6 @@ class PlanBody:
         init: Initializer | None = None,
         exclusive: bool = False,
     ) -> Tensor:
-        """Add a tensor."""
         init = init or Initializer()
         tensor = Tensor(len(self.tensors), name, shape, type, arena, init, exclusive=exclusive)
         self.tensors.append(tensor)

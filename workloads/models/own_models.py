@@ -19,7 +19,6 @@ class OwnModel(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module with its model."""
         return f"workloads.models.{self.name.replace('-', '_')}"
 
 

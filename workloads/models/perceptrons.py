@@ -19,7 +19,6 @@ WIDTHS = {
 
 @cache
 def perceptron(name: str) -> Model:
-    """Return a perceptron by its name."""
     widths = WIDTHS[name]
     nodes: list[Node] = []
     for index, features in enumerate(widths[1:], start=1):

@@ -72,7 +72,6 @@ Clocks = Annotated[
 
 
 def host_queue(host: str) -> str:
-    """Return the queue of a host's agent, for jobs and commands."""
     return f"farm.host.{host}"
 
 
@@ -82,12 +81,10 @@ def results_queue(host: str) -> str:
 
 
 def heartbeat_key(host: str) -> str:
-    """Return the key of a host's heartbeat."""
     return f"farm:heartbeat:{host}"
 
 
 def ingest_key(instance: str) -> str:
-    """Return the key of the heartbeat of an ingest service."""
     return f"farm:ingest:{instance}"
 
 
@@ -206,7 +203,6 @@ class Report(WireModel):
 
     @property
     def parcel_id(self) -> str:
-        """The id under which the central services confirm it."""
         return f"{REPORT_PREFIX}{self.run}"
 
 
@@ -228,7 +224,6 @@ class Chunk(WireModel):
 
     @property
     def parcel_id(self) -> str:
-        """The id under which the central services confirm it."""
         return f"chunk:{self.digest}:{self.index}"
 
     @property
@@ -256,7 +251,6 @@ class PhoneAnnouncement(WireModel):
 
     @property
     def parcel_id(self) -> str:
-        """The id under which the central services confirm it."""
         return f"announcement:{self.facts.serial}:{self.facts_digest}"
 
 
@@ -292,7 +286,6 @@ class CommandResult(WireModel):
 
     @property
     def parcel_id(self) -> str:
-        """The id under which the central services confirm it."""
         return f"command:{self.id}"
 
 

@@ -34,7 +34,6 @@ class ProcSources:
 
 
 def add_proc_nodes(tree: FileTree, sources: ProcSources) -> None:
-    """Add /proc to the tree."""
     table = sources.processes
 
     def find_process_directory(name: str) -> FileNode | None:

@@ -175,7 +175,6 @@ class Shell:
         return await run_exit_trap(self, self.status, streams)
 
     async def capture_output(self, body: CommandList, streams: StdStreams) -> bytes:
-        """Return the output of $( .. )."""
         pipe = BytePipe()
         child = self.copy(self.process)
         if (path := file_substitution(body)) is not None:
