@@ -32,6 +32,7 @@ struct window {
     int64_t first, steps, start, ns, shortest, longest;
     int64_t phase_ns[STEP_PHASES];
     int64_t device_ns[DEVICE_TIMES];
+    double loss_sum;
     bool device_times_invalid; /* the timestamps of some step make no sense */
 };
 
@@ -168,6 +169,9 @@ static void write_window(struct run_state *state) {
     write_times(state, "phases_ns", window->phase_ns, STEP_PHASES);
     if (state->executor.device != NULL) {
         write_times(state, "device_ns", window->device_ns, DEVICE_TIMES);
+    }
+    if (state->executor.plan->loss != NULL) {
+        json_real(&state->out, "loss", window->loss_sum / (double)window->steps);
     }
     json_end(&state->out);
 }
@@ -394,6 +398,7 @@ static bool record_loss(struct run_state *state) {
         losses->first_sum += value;
     }
     losses->last[losses->seen++ % losses->epoch] = value;
+    state->window.loss_sum += value;
     if (!isfinite(value)) {
         return fault_set(&state->fault, STATUS_WRONG_ANSWER,
                          "the loss of step %lld is not finite; lower the learning rate",

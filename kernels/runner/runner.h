@@ -110,7 +110,8 @@
  *         the device; the time to build the kernels and to copy the initial values; the number of
  *         programs, and of matrix products that found their parameters in --tuned.
  *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B,
- *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE],"device_ns":[COPY,QUEUE,COMPUTE]}      repeated
+ *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE],"device_ns":[COPY,QUEUE,COMPUTE],
+ *      "loss":L}                                                                       repeated
  *         N consecutive steps, the first of which is number I (warm-up not counted). They started
  *         at T and took D ns together, the shortest A and the longest B. A step of --window-ms or
  *         more is a window by itself. Every measured step is in exactly one window. phases_ns sums
@@ -118,7 +119,8 @@
  *         distinguished. device_ns is in the windows of an OpenCL plan: D by the clock of the
  *         device. COPY moved data and COMPUTE ran kernels (both from start to end), QUEUE is the
  *         time in which a command waited in the queue while nothing ran. They do not overlap; the
- *         rest of D is the host's. Null where the timestamps of the device make no sense.
+ *         rest of D is the host's. Null where the timestamps of the device make no sense. L is the
+ *         mean loss of the N steps; absent for a workload without a loss, and on a simulated phone.
  *     {"line":"trace","step":I,"t_ns":T,"first":F,"ends_ns":[E, ...]}            between windows
  *         operation F + k of the header ended E[k] ns after T, the time at which the first of them
  *         began; -1: it did not run. A step with many operations takes several records. A traced

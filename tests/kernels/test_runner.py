@@ -57,6 +57,19 @@ def test_a_run_learns_and_counts_its_work(runner: Path) -> None:
     assert (done["parameters"], done["learned"], done["moved"]) == (32 * 16 + 32 + 4 * 32 + 4, 4, 4)
     assert done["macs"] == 8 * (32 * 16 + 4 * 32)
     assert done["peak_rss_kb"] > 1000
+    losses = [record["loss"] for record in records if record["line"] == "window"]
+    assert 0 < losses[-1] <= losses[0] < 10
+
+
+def test_every_window_has_the_mean_loss_of_its_steps(runner: Path) -> None:
+    sums = []
+    for limits in (("--window-ms", "0", "--max-seconds", "1"), ("--window-ms", "900")):
+        _, records = run(runner, perceptron(), "--warmup", "0", "--steps", "400", *limits)
+        windows = [record for record in records if record["line"] == "window"]
+        sums.append((len(windows), sum(window["loss"] * window["n"] for window in windows)))
+    (many, expected), (one, found) = sums
+    assert many > one == 1
+    assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_two_threads_learn_the_same(runner: Path) -> None:
