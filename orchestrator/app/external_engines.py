@@ -1,9 +1,12 @@
 """The manifests of other engines that come with the farm, and what a study asks of a manifest."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.sweepfile.manifest_reader import problems_in, read_manifest
+from orchestrator.sweepfile.sweep_file import read_sweep
+from workloads.catalogue import bind
 from workloads.external_program import Manifest
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -45,8 +48,8 @@ def check_manifest(text: str, name: str) -> Manifest:
     return manifest
 
 
-def check_study_manifest(text: str, name: str, parameters: frozenset[str]) -> Manifest:
-    """Return a manifest whose steps can be compared with training steps of ours."""
+def check_study_manifest(text: str, name: str, sweeps: Sequence[str]) -> Manifest:
+    """Return a manifest whose steps can be compared with the training steps in a study's sweeps."""
     manifest = check_manifest(text, name)
     shown = safe_text(name, 80)
     if not manifest.training:
@@ -54,10 +57,18 @@ def check_study_manifest(text: str, name: str, parameters: frozenset[str]) -> Ma
             f"{shown} measures inference, and this study compares training steps; name a manifest "
             "with 'training: true' and a rule for the loss"
         )
-    missing = parameters - {parameter.name for parameter in manifest.parameters}
-    if missing:
+    known = {parameter.name for parameter in manifest.parameters}
+    chosen = {name for sweep in sweeps for name in _chosen_parameters(sweep)}
+    if missing := sorted(chosen - known):
         raise InvalidRequest(
-            f"{shown} has no parameter {' and no parameter '.join(sorted(missing))}, which this "
-            "study varies; add it, so that both engines train the same"
+            f"{shown} has no parameter {' and no parameter '.join(missing)}, which this study "
+            "chooses; add it, so that both engines train the same"
         )
     return manifest
+
+
+def _chosen_parameters(sweep: str) -> Iterator[str]:
+    """Yield the parameters of our workloads that a sweep sets to other values than the default."""
+    for case in read_sweep(sweep).cases:
+        default = bind(case.workload, {}).parameters
+        yield from (name for name, value in case.parameters.items() if value != default[name])

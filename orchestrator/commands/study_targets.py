@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.app.run_study import Study, StudyAnswer, StudyEvidence
 
 EXTERNAL_ENGINE = ', "external:engine"'  # the place of another engine in a study's sweep
-ENGINE_PARAMETERS = ("batch_size", "image_size")  # of the network that both engines train
 
 
 @dataclass(frozen=True)
@@ -162,13 +161,13 @@ def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[st
     from orchestrator.app.external_engines import check_study_manifest
     from orchestrator.app.plan_sweep import fetch_no_file
 
+    ours = [text.replace(EXTERNAL_ENGINE, "") for text in texts]
     if manifest is None:
-        return [text.replace(EXTERNAL_ENGINE, "") for text in texts], fetch_no_file
+        return ours, fetch_no_file
     if not any(EXTERNAL_ENGINE in text for text in texts):
         raise InvalidRequest("this study compares no other engine; use emdl-library")
     text = _read_text(manifest)
-    varied = {name for name in ENGINE_PARAMETERS if any(f"{name}:" in each for each in texts)}
-    check_study_manifest(text, manifest.name, frozenset(varied))
+    check_study_manifest(text, manifest.name, ours)
     return list(texts), lambda _: text
 
 

@@ -145,13 +145,14 @@ def test_a_new_manifest_of_a_built_program_has_the_digests_of_its_files(tmp_path
 
 
 def test_a_study_of_training_steps_refuses_inference_and_other_networks() -> None:
-    varied = frozenset({"batch_size", "image_size"})
+    sweep = "farm: 1\nname: x\nphones: all\nworkload: mobilenetv2\n"
+    sweeps = [f"{sweep}matrix: {{batch_size: [2], image_size: [224, 96]}}\n"]
     for name in TRAINING:
-        assert check_study_manifest(list_engines()[name].text, name, varied).training
+        assert check_study_manifest(list_engines()[name].text, name, sweeps).training
     with pytest.raises(InvalidRequest, match="litert.yaml measures inference, and this study comp"):
-        check_study_manifest(list_engines()["litert"].text, "litert.yaml", varied)
+        check_study_manifest(list_engines()["litert"].text, "litert.yaml", sweeps)
     fixed = list_engines()["mnn"].text.replace("image_size", "side")
     with pytest.raises(InvalidRequest, match="mnn.yaml has no parameter image_size, which this"):
-        check_study_manifest(fixed, "mnn.yaml", varied)
+        check_study_manifest(fixed, "mnn.yaml", sweeps)
     with pytest.raises(InvalidRequest, match="mnn.yaml:1:1: the key 'external' is missing"):
-        check_study_manifest("name: mnn\n", "mnn.yaml", varied)
+        check_study_manifest("name: mnn\n", "mnn.yaml", sweeps)
