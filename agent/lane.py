@@ -4,10 +4,12 @@ Every failure becomes a report with a fault, and everything that was changed on 
 restored.
 """
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from agent.collect.energy import METERS
 from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, start_rail_log
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
@@ -75,6 +77,7 @@ class _Lane:
         self.affinity: ThreadAffinity | None = None
         self.canaries: Mapping[CanaryKind, CanaryTimes] = {}
         self.resting_rails_w: float | None = None
+        self.launched_s = (0.0, 0.0)  # host's clock before and after the snapshot and the launch
         self.view_before = ShellView()
         self.result: RunResult | None = None
         self.verdict: Verdict | None = None
@@ -152,7 +155,9 @@ class _Lane:
         launch = launch_program if is_external else launch_runner
         watch = watch_program if is_external else watch_runner
         self.session.runner_alive = True
+        sooner_s = host_clock_s()
         before, self.pid = launch(phone, spec, probe.snapshot_command())
+        self.launched_s = (sooner_s, host_clock_s())
         with suppress(*LINK_LOST):  # watching the run waits for a lost link
             start_rail_log(phone, self.pid, probe.cores, spec.launch.max_seconds)
         with blame_lease_loss(phone, self.job.fence):
@@ -164,24 +169,37 @@ class _Lane:
 
     def _collect(self, probe: RunProbe, before: ProbeSnapshot, output: RunnerOutput) -> RunResult:
         job, phone = self.job, self.phone
-        rails = fetch_rail_log(phone), self.resting_rails_w
+        rails = fetch_rail_log(phone)
+        least_s = host_clock_s() - self.launched_s[1]
         nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
+        host_s = (least_s, host_clock_s() - self.launched_s[0])
         snapshots = (before, probe.parse_snapshot(nodes))
-        idle = readings_from_snapshots(phone.idle_samples)
-        remembered = {phone.memory.idle_meter: phone.memory.idle_w}
-        views = ViewsAroundRun(self.view_before, look_at_phone(phone))
-        limits = phone.memory.limits_khz
         work = f"{job.case.digest[:12]} {job.condition.digest[:12]} {phone.facts.runner[:8]}"
-        around = (self.affinity, self.canaries, idle, remembered)
-        earlier = phone.memory.step_ms.get(work, ())
-        agent = AgentObservations(*around, *rails, views, limits, earlier)
+        memory = phone.memory
+        agent = AgentObservations(
+            affinity=self.affinity,
+            canaries=self.canaries,
+            idle=readings_from_snapshots(phone.idle_samples),
+            remembered_idle_w={memory.idle_meter: memory.idle_w},
+            rails=rails,
+            resting_rails_w=self.resting_rails_w,
+            views=ViewsAroundRun(self.view_before, look_at_phone(phone)),
+            usual_limits_khz=memory.limits_khz,
+            earlier_step_ms=memory.step_ms.get(work, ()),
+            earlier_step_mj={meter: memory.step_mj.get(f"{work} {meter}", ()) for meter in METERS},
+            temp_step_c=memory.temp_step_c,
+            host_s=host_s,
+        )
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter
         phone.remember_limits(observation.limits_khz)
         phone.remember_power(observation.gauge, observation.idle_w, meter)
         result = evaluate_run(observation)
         if is_reference(result.verdict) and not observation.has_reported_limit:
-            phone.remember_step_ms(work, median_step_ms(observation.measured_windows))
+            step_ms = median_step_ms(observation.measured_windows)
+            energy = (f"{work} {meter}", observation.step_mj)
+            phone.remember_work(step_ms=(work, step_ms), step_mj=energy)
+            phone.remember_temp_step(observation.finest_temp_step_c)
         return result
 
     def _restore(self) -> None:
@@ -253,6 +271,11 @@ class _Lane:
             telemetry=sent.telemetry_digest if sent else None,
             chunks=len(split_into_chunks(sent.telemetry_digest, sent.telemetry)) if sent else 0,
         )
+
+
+def host_clock_s() -> float:
+    """The host's clock, which goes on while the host is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def case_digest(case: Case) -> str:

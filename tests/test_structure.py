@@ -298,7 +298,8 @@ PURE_MODULES = (
         "math",
         "re",
     ),
-    *("statistics", "string", "struct", "typing", "unicodedata", "lzma", "pydantic", "workloads"),
+    *("operator", "statistics", "string", "struct", "typing", "unicodedata", "zlib"),
+    *("pydantic", "pydantic_core", "workloads"),
 )
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 

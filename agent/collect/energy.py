@@ -63,6 +63,9 @@ class EnergyGrade(StrEnum):
         return self.value if self in others else "battery"
 
 
+METERS = frozenset(grade.meter for grade in EnergyGrade)
+
+
 @dataclass(frozen=True)
 class PowerObservation:
     """The power of the whole phone at each moment, its grade, and what is wrong with it."""

@@ -74,6 +74,10 @@ class AgentObservations:
     views: ViewsAroundRun = NO_VIEWS
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
     earlier_step_ms: Sequence[float] = ()  # of the same case and condition on this phone
+    earlier_step_mj: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by meter
+    temp_step_c: float | None = None  # smallest change of the CPU temperature in earlier runs
+    # Host seconds between the snapshots before and after the run: at least, at most.
+    host_s: tuple[float, float] | None = None
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -121,6 +125,23 @@ class RunObservation:
     limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
     earlier_step_ms: Sequence[float] = ()
+    earlier_step_mj: Sequence[float] = ()
+    temp_step_c: float | None = None
+    host_s: tuple[float, float] | None = None
+
+    @property
+    def step_mj(self) -> float | None:
+        """The energy of a step, from a meter that is good enough to compare runs."""
+        energy_j = self.power.energy_j(self.measured_span) if self.measured_windows else None
+        if energy_j is None or self.power.grade is EnergyGrade.COARSE:
+            return None
+        return 1000 * energy_j / sum(window.n for window in self.measured_windows)
+
+    @property
+    def finest_temp_step_c(self) -> float | None:
+        """The smallest change of the CPU temperature in this run."""
+        steps = (round(abs(later - sooner), 3) for sooner, later in pairwise(self.temps_c))
+        return min((step_c for step_c in steps if step_c), default=None)
 
     @property
     def has_reported_limit(self) -> bool:
@@ -218,6 +239,8 @@ def observe(
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
         earlier_step_ms=agent.earlier_step_ms,
+        temp_step_c=agent.temp_step_c,
+        host_s=agent.host_s,
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)
@@ -291,6 +314,7 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
         gauge=gauge,
         power=power,
         idle_w=idle_w or agent.remembered_idle_w.get(meter),
+        earlier_step_mj=agent.earlier_step_mj.get(meter, ()),
         series=_series(run.probe, run.readings, run.provenance, power, agent.rails),
     )
 

@@ -6,7 +6,8 @@ measured: it is recorded and voids nothing.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
+from math import inf
 
 from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.run_observation import RunObservation
@@ -67,7 +68,7 @@ def judge(run: RunObservation) -> Verdict:
 def is_reference(verdict: Verdict) -> bool:
     """Whether later runs are compared with this one: it counts, or is only new."""
     bad = {reason.code for reason in verdict.reasons if reason.validity is not Validity.VALID}
-    return bad <= {ReasonCode.WORK_RATE_CHANGED}
+    return bad <= {ReasonCode.WORK_RATE_CHANGED, ReasonCode.STEP_ENERGY_CHANGED}
 
 
 def _is_deterministic(run: RunObservation) -> bool:
@@ -135,18 +136,20 @@ def check_sensors(run: RunObservation) -> Iterator[Reason]:
 def _frozen_c(run: RunObservation) -> float | None:
     """The temperature at which the sensor stopped, or from which it never moved, under load.
 
-    A sensor of whole degrees may stay on a new value for long; one that shows tenths may not.
+    A sensor of whole degrees may stay on a new value for long; one that shows tenths, in this run
+    or in earlier ones, may not.
     """
+    finest_c = min(run.finest_temp_step_c or inf, run.temp_step_c or inf)
     stretches = [(temp_c, len(list(group))) for temp_c, group in groupby(run.temps_c)]
     if len(run.temps_c) < FROZEN_READINGS:
         return None
     if len(stretches) == 1:
         first = run.temps_c[0]
         start = first if run.before.temp_c is None else run.before.temp_c
-        is_fine = any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
+        is_fine = finest_c <= FINE_SENSOR_C
+        is_fine |= any(abs(temp_c - round(temp_c)) > 0.01 for temp_c in (first, start))
         is_long = run.span_s >= WHOLE_DEGREE_S
         return first if is_fine or (first == start and is_long) else None
-    finest_c = min(abs(later - sooner) for (sooner, _), (later, _) in pairwise(stretches))
     (_, second), (frozen_c, longest) = sorted(stretches, key=lambda stretch: stretch[1])[-2:]
     stopped = longest >= max(2 * FROZEN_READINGS, len(run.temps_c) / 4, 5 * second)
     return frozen_c if stopped and finest_c <= FINE_SENSOR_C else None

@@ -1,6 +1,6 @@
 """Rules of the verdict that look at the work itself: step times, cores, claimed speed. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from agent.collect.cpu_usage import (
@@ -40,6 +40,10 @@ CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
 WORK_RUNS_MIN, SIMILAR_RUNS_MIN = 3, 2
 USUAL_WEIGHT, RATE_ERRORS = 4, 4.5  # few runs cannot show how much they differ
+# The least limit, and the usual spread.
+NORMAL_HELD_CHANGE, NORMAL_FREE_CHANGE = (0.03, 0.005), (0.04, 0.01)
+NORMAL_ENERGY_CHANGE = (0.05, 0.01)
+CLOCK_RATE_MAX, CLOCK_ROUNDING_S = 0.005, 0.05  # of a phone's clock; good ones differ by 1e-4
 GPU_SHARED_PCT_MAX = 15.0
 
 
@@ -74,24 +78,40 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_work_rate(run: RunObservation) -> Iterator[Reason]:
-    """Steps took as long as in earlier runs of the same case and condition on this phone.
+    """Steps took as long, and as much energy, as in earlier runs of this trial on this phone.
 
-    Only a time that is new: the second run in a row that takes it shows that the phone has two
+    What else draws power (a screen, a radio, a charger) need not change any time.
+    """
+    if run.has_reported_limit or not run.measured_windows:
+        return
+    step_ms = median_step_ms(run.measured_windows)
+    normal = NORMAL_HELD_CHANGE if run.probe.requested_khz else NORMAL_FREE_CHANGE
+    if change := _change_from_earlier(step_ms, run.earlier_step_ms, *normal):
+        yield Reason.suspect(ReasonCode.WORK_RATE_CHANGED, **change)
+    normal = NORMAL_ENERGY_CHANGE
+    if change := _change_from_earlier(run.step_mj, run.earlier_step_mj, *normal):
+        yield Reason.suspect(ReasonCode.STEP_ENERGY_CHANGED, **change)
+
+
+def _change_from_earlier(
+    value: float | None, earlier: Sequence[float], least: float, usual_spread: float
+) -> dict[str, float]:
+    """How far a value is from the median of earlier runs, and its limit; empty if not above that.
+
+    Only a value that is new: the second run in a row that has it shows that the phone has two
     modes, which the statistics have to see.
     """
-    earlier = run.earlier_step_ms
-    if run.has_reported_limit or len(earlier) < WORK_RUNS_MIN:
-        return
-    step_ms, usual_ms = median_step_ms(run.measured_windows), median(earlier)
-    least, usual_spread = (0.03, 0.005) if run.probe.requested_khz else (0.04, 0.01)
-    squares = sum((value / usual_ms - 1) ** 2 for value in earlier)
+    if value is None or len(earlier) < WORK_RUNS_MIN:
+        return {}
+    usual = median(earlier)
+    squares = sum((other / usual - 1) ** 2 for other in earlier)
     squares += USUAL_WEIGHT * usual_spread**2
     spread = (squares / (len(earlier) - 1 + USUAL_WEIGHT)) ** 0.5
     limit = max(least, RATE_ERRORS * spread * (1 + 1 / len(earlier)) ** 0.5)
-    similar = sum(abs(value / step_ms - 1) <= limit / 2 for value in earlier)
-    if abs(step_ms / usual_ms - 1) > limit and similar < SIMILAR_RUNS_MIN:
-        change, count = step_ms / usual_ms - 1, len(earlier)
-        yield Reason.suspect(ReasonCode.WORK_RATE_CHANGED, change=change, count=count, limit=limit)
+    similar = sum(abs(other / value - 1) <= limit / 2 for other in earlier)
+    if abs(value / usual - 1) <= limit or similar >= SIMILAR_RUNS_MIN:
+        return {}
+    return {"change": value / usual - 1, "count": len(earlier), "limit": limit}
 
 
 def check_counted_clock(run: RunObservation) -> Iterator[Reason]:
@@ -169,6 +189,7 @@ def check_threads(run: RunObservation) -> Iterator[Reason]:
 
 def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:
     """The program accounts for the time that passed, and for no more arithmetic than possible."""
+    yield from _check_clock_rate(run)
     windows = run.output.windows
     claimed_s = sum(window.ns for window in windows) / 1e9
     between_s = sum(evaluation.ns for evaluation in run.output.evaluations) / 1e9
@@ -188,6 +209,21 @@ def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:
         limit = min(limit, CANARY_RATES_MAX * CANARY_FLOPS / canary.before_ms * 1e3)
     if rate > limit:
         yield Reason.void(ReasonCode.SPEED_IMPOSSIBLE, gflops=rate / 1e9, limit_gflops=limit / 1e9)
+
+
+def _check_clock_rate(run: RunObservation) -> Iterator[Reason]:
+    """The phone's clock, by which every step is timed, ran as fast as the host's.
+
+    The clock of a simulated phone may have any speed.
+    """
+    phone_s = _elapsed_s(run)
+    if run.host_s is None or phone_s is None or run.claimed.source is Source.SIMULATED:
+        return
+    least_s, most_s = run.host_s
+    slack_s = CLOCK_ROUNDING_S + CLOCK_RATE_MAX * most_s
+    if not least_s - slack_s <= phone_s <= most_s + slack_s:
+        host_s = (least_s + most_s) / 2
+        yield Reason.void(ReasonCode.PHONE_CLOCK_WRONG, phone_s=phone_s, host_s=host_s)
 
 
 def _elapsed_s(run: RunObservation) -> float | None:

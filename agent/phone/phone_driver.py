@@ -4,6 +4,7 @@ It also carries what is known about the phone: the facts of its probe, its clock
 the memory that survives the agent.
 """
 
+import math
 import re
 import secrets
 import shlex
@@ -154,12 +155,19 @@ class Phone:
         }
         self._memory = self._memory.model_copy(update={"limits_khz": {**known, **highest}})
 
-    def remember_step_ms(self, key: str, step_ms: float) -> None:
-        """Keep the step time of a run, for the last runs of the last cases and conditions."""
-        known = dict(self._memory.step_ms)
-        recent = (*known.pop(key, ()), step_ms)[-WORK_RUNS_KEPT:]
-        kept = dict(list(known.items())[1 - WORK_KEYS_KEPT :])
-        self._memory = self._memory.model_copy(update={"step_ms": {**kept, key: recent}})
+    def remember_work(self, **values: tuple[str, float | None]) -> None:
+        """Keep `step_ms` and `step_mj` of a run, for the last runs of the last cases."""
+        for name, (key, value) in values.items():
+            if value is not None:
+                known = dict(getattr(self._memory, name))
+                recent = (*known.pop(key, ()), value)[-WORK_RUNS_KEPT:]
+                kept = dict(list(known.items())[1 - WORK_KEYS_KEPT :])
+                self._memory = self._memory.model_copy(update={name: {**kept, key: recent}})
+
+    def remember_temp_step(self, step_c: float | None) -> None:
+        """Keep the smallest change that the CPU thermometer has shown."""
+        if step_c is not None and step_c < (self._memory.temp_step_c or math.inf):
+            self._memory = self._memory.model_copy(update={"temp_step_c": step_c})
 
     def shell(self, words: Sequence[str], deadline: Deadline | None = None) -> ShellResult:
         """Run one command."""

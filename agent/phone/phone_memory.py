@@ -43,6 +43,12 @@ class PhoneMemory(WireModel):
     step_ms: dict[str, tuple[float, ...]] = Field(
         default_factory=dict, description="of the last runs, by case, condition and runner"
     )
+    step_mj: dict[str, tuple[float, ...]] = Field(
+        default_factory=dict, description="energy per step of these runs, also by meter"
+    )
+    temp_step_c: float | None = Field(
+        default=None, gt=0, description="smallest change of the CPU temperature in a run so far"
+    )
 
 
 class CoolingHistory:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agent.collect.cpu_usage import CYCLES
+from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import DoneRecord
 from agent.judge.disturbances import Disturbances
@@ -15,6 +16,7 @@ from agent.judge.work_checks import ClaimedWork
 from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.observations import (
     BEFORE,
+    CLAIMED,
     CLOCKS,
     COST,
     DONE,
@@ -326,6 +328,68 @@ def test_a_step_time_that_no_earlier_run_had(earlier: tuple[float, ...], is_new:
     expected = [ReasonCode.WORK_RATE_CHANGED] if is_new else []
     assert [reason.code for reason in verdict.reasons] == expected
     assert is_reference(verdict)
+
+
+@pytest.mark.parametrize(
+    ("watts", "earlier", "is_new"),
+    [
+        (4.2, (243.0, 244.0, 242.0), True),  # a step takes 4.2 W x 81 ms = 340 mJ
+        (3.0, (243.0, 244.0, 242.0), False),
+        (3.0, (243.0, 244.0), False),
+        (3.0, (300.0, 310.0, 290.0, 243.0, 242.0), False),
+    ],
+)
+def test_an_energy_that_no_earlier_run_had(
+    watts: float, earlier: tuple[float, ...], is_new: bool
+) -> None:
+    points = [(row * SECOND_NS // 10, watts) for row in range(82)]
+    power = PowerObservation(points, EnergyGrade.GAUGE)
+    run = an_observation(power=power, earlier_step_mj=earlier)
+    verdict = judge(run)
+    expected = [ReasonCode.STEP_ENERGY_CHANGED] if is_new else []
+    assert [reason.code for reason in verdict.reasons] == expected
+    assert is_reference(verdict)
+    coarse = replace(run, power=replace(power, grade=EnergyGrade.COARSE))
+    assert judge(coarse).reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("phone_s", "host_s", "source", "is_wrong"),
+    [
+        (10.0, (9.9, 10.2), Source.PHONE, False),
+        (10.2, (9.9, 10.0), Source.PHONE, True),  # 2 % fast
+        (9.7, (9.9, 10.0), Source.PHONE, True),
+        (9.7, (9.9, 10.0), Source.HOST, True),
+        (1000.0, (9.9, 10.0), Source.SIMULATED, False),  # such a clock may have any speed
+    ],
+)
+def test_a_phone_clock_with_another_speed(
+    phone_s: float, host_s: tuple[float, float], source: Source, is_wrong: bool
+) -> None:
+    before, after = (replace(BEFORE, uptime_s=uptime_s) for uptime_s in (50.0, 50.0 + phone_s))
+    claimed = replace(CLAIMED, source=source)
+    run = an_observation(before=before, after=after, host_s=host_s, claimed=claimed)
+    codes = {reason.code for reason in judge(run).reasons}
+    assert (ReasonCode.PHONE_CLOCK_WRONG in codes) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("temps_c", "known_step_c", "is_frozen"),
+    [
+        ((31.0,) * 20, None, False),  # may be a coarse sensor
+        ((31.0,) * 20, 1.0, False),
+        ((31.0,) * 20, 0.1, True),
+        ((31.0, *(34.0,) * 30), 0.1, True),
+        ((31.0, *(34.0,) * 30), None, False),
+        ((31.0, 31.1, 31.3, 31.2, 31.4, 31.6, 31.5, 31.8, 31.7, 32.0), 0.1, False),
+    ],
+)
+def test_a_sensor_frozen_at_whole_degrees_is_known_by_earlier_runs(
+    temps_c: tuple[float, ...], known_step_c: float | None, is_frozen: bool
+) -> None:
+    run = an_observation(sampled_temps_c=temps_c, temp_step_c=known_step_c)
+    codes = {reason.code for reason in judge(run).reasons}
+    assert (ReasonCode.SENSOR_FROZEN in codes) == is_frozen
 
 
 def test_windows_that_claim_more_time_than_passed() -> None:

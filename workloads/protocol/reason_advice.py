@@ -58,6 +58,9 @@ REASON_ADVICE = {
     "step_times_two_modes": "Look for other work on the phone, or pin the clocks.",
     "work_rate_changed": "Look for what changed since the earlier runs; if the phone stays so, the "
     "next runs count again.",
+    "step_energy_changed": "Look for what else draws power: screen, radios, a charger; if the "
+    "phone stays so, the next runs count again.",
+    "phone_clock_wrong": "Restart the phone; if it recurs, its times cannot be compared.",
     "screen_lit": "Leave the phone alone during runs, and switch off what wakes its screen.",
     "gpu_shared": "Stop or remove the app that draws.",
     "gpu_clock_lowered": "Let the phone cool longer, and switch power saving off.",

@@ -51,6 +51,8 @@ class ReasonCode(StrEnum):
     TIME_MISMATCH = "time_mismatch"
     SPEED_IMPOSSIBLE = "speed_impossible"
     WORK_RATE_CHANGED = "work_rate_changed"
+    STEP_ENERGY_CHANGED = "step_energy_changed"
+    PHONE_CLOCK_WRONG = "phone_clock_wrong"
     # Temperature
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
@@ -160,6 +162,12 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.WORK_RATE_CHANGED: (
         "steps differed by {change:+.1%} in time from {count} earlier runs of this phone"
+    ),
+    ReasonCode.STEP_ENERGY_CHANGED: (
+        "steps differed by {change:+.1%} in energy from {count} earlier runs of this phone"
+    ),
+    ReasonCode.PHONE_CLOCK_WRONG: (
+        "the phone's clock counted {phone_s:.1f} s; {host_s:.1f} s passed on the host"
     ),
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
@@ -279,6 +287,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.ANSWER_WRONG: "{limit:.1g}",
     ReasonCode.STEP_TIMES_CHANGED: "{limit:.1%}",
     ReasonCode.WORK_RATE_CHANGED: "±{limit:.1%}",
+    ReasonCode.STEP_ENERGY_CHANGED: "±{limit:.1%}",
     ReasonCode.SAMPLING_GAP: "{limit:.1f} s",
     ReasonCode.BODY_WARMED: "{limit:.1f} °C",
     ReasonCode.PHONE_SLEPT: "{limit:.1f} s",
