@@ -103,7 +103,7 @@ def _parts(name: str, value: object) -> dict[str, object]:
     return {name: safe_text(value, VALUE_MAX)}
 
 
-def configure_logging(service: str = "", form: str = "text", level: str = "INFO") -> None:
+def configure_logging(service: str = "", form: str = "text") -> None:
     """Log to stderr; libraries from WARNING on. The files that a service writes are private.
 
     The farm's loggers have their own level, because Celery sets that of the root logger.
@@ -112,4 +112,4 @@ def configure_logging(service: str = "", form: str = "text", level: str = "INFO"
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(service) if form == "json" else SafeFormatter(LOG_FORMAT))
     logging.basicConfig(handlers=[handler], level="WARNING", force=True)
-    logging.getLogger("farm").setLevel(level)
+    logging.getLogger("farm").setLevel("INFO")

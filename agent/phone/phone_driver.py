@@ -182,10 +182,10 @@ class Phone:
         return result.text
 
     def shell_batch(
-        self, commands: Sequence[ShellCommand], deadline: Deadline | None = None, limit: int = MIB
+        self, commands: Sequence[ShellCommand], deadline: Deadline | None = None
     ) -> list[ShellResult]:
         """Run commands one after the other in one round trip."""
-        replies = self.shell_batch_raw(commands, deadline, limit)
+        replies = self.shell_batch_raw(commands, deadline)
         return [
             ShellResult(reply.status, reply.output.decode(errors="replace")) for reply in replies
         ]
@@ -274,9 +274,9 @@ class Phone:
             return sha256(content).hexdigest()
         return sha1(content, usedforsecurity=False).hexdigest()  # against damage, not attacks
 
-    def pull(self, path: str, limit: int, deadline: Deadline | None = None) -> bytes:
+    def pull(self, path: str, limit: int) -> bytes:
         """Fetch a file of at most that many bytes."""
-        deadline = deadline or Deadline.after(self.timeouts.transfer_timeout_s)
+        deadline = Deadline.after(self.timeouts.transfer_timeout_s)
         reply = self.shell_batch_raw([ShellCommand(["cat", path])], deadline, limit)[0]
         if reply.status != 0:
             output = safe_text(reply.output[:400].decode(errors="replace"))

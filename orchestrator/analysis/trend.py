@@ -54,7 +54,7 @@ class MetricHistory:
     changes: tuple[ChangePoint, ...]
 
 
-def metric_histories(trials: Iterable[TrialSeries], margin: float = MARGIN) -> list[MetricHistory]:
+def metric_histories(trials: Iterable[TrialSeries]) -> list[MetricHistory]:
     """Return every history among the trials of any sweeps, with its change points."""
     groups: dict[tuple[str, str, str, MeasurementKind], list[TrialSeries]] = {}
     for trial in trials:
@@ -62,14 +62,14 @@ def metric_histories(trials: Iterable[TrialSeries], margin: float = MARGIN) -> l
             (kind,) = trial.kinds
             key = (trial.phone, trial.case.digest, trial.condition.digest, kind)
             groups.setdefault(key, []).append(trial)
-    histories = [_history(members, key[3], margin) for key, members in groups.items()]
+    histories = [_history(members, key[3]) for key, members in groups.items()]
     return sorted(
         histories,
         key=lambda item: (item.model, item.phone, natural_sort_key(item.case), item.condition),
     )
 
 
-def _history(trials: Sequence[TrialSeries], kind: MeasurementKind, margin: float) -> MetricHistory:
+def _history(trials: Sequence[TrialSeries], kind: MeasurementKind) -> MetricHistory:
     runs = sorted(
         (time, value)
         for trial in trials
@@ -87,14 +87,14 @@ def _history(trials: Sequence[TrialSeries], kind: MeasurementKind, margin: float
         sweeps=len({trial.sweep for trial in trials}),
         times=times,
         values=values,
-        changes=_change_points(first.metric, times, values, margin),
+        changes=_change_points(first.metric, times, values),
     )
 
 
 def _change_points(
-    metric: str, times: Sequence[datetime], values: Sequence[float], margin: float
+    metric: str, times: Sequence[datetime], values: Sequence[float]
 ) -> tuple[ChangePoint, ...]:
-    cuts = _significant_cuts(values, _optimal_cuts(values), margin)
+    cuts = _significant_cuts(values, _optimal_cuts(values))
     changes = []
     for start, cut, end in _segments_around(cuts, len(values)):
         before, after = median(values[start:cut]), median(values[cut:end])
@@ -111,13 +111,13 @@ def _segments_around(cuts: Sequence[int], n: int) -> list[tuple[int, int, int]]:
     return [(edges[i], edges[i + 1], edges[i + 2]) for i in range(len(cuts))]
 
 
-def _significant_cuts(values: Sequence[float], cuts: list[int], margin: float) -> list[int]:
+def _significant_cuts(values: Sequence[float], cuts: list[int]) -> list[int]:
     """Drop the weakest cut repeatedly until all remaining cuts are significant."""
     while cuts:
         strengths = []
         for start, cut, end in _segments_around(cuts, len(values)):
             change = abs(median(values[cut:end]) / median(values[start:cut]) - 1)
-            p = _corrected_p(values, start, cut, end) if change > margin else 1.0
+            p = _corrected_p(values, start, cut, end) if change > MARGIN else 1.0
             strengths.append((p, -change, cut))
         weakest = max(strengths)
         if weakest[0] <= CHANGE_ALPHA:

@@ -80,11 +80,11 @@ def list_trends(lab: LabConnection, filter_text: str = "", metric: str = "") -> 
     return histories
 
 
-def fleet_groups(runs: Sequence[MeasuredRun], allow_mixed: bool = False) -> list[FleetGroup]:
+def fleet_groups(runs: Sequence[MeasuredRun]) -> list[FleetGroup]:
     """Rank the phones of a sweep: one group per cell, by the headline metric of its protocol."""
     groups: list[FleetGroup] = []
     for protocol, metric in HEADLINES.items():
-        found = compare_fleet(runs, metric, allow_mixed).groups
+        found = compare_fleet(runs, metric).groups
         groups += [group for group in found if group.condition.protocol is protocol]
     return groups
 

@@ -97,12 +97,15 @@ def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
     return [path, engine]
 
 
-def stated_errors(fit: FitResult, rise: float = 11.8) -> dict[str, float]:
+_RISE_K = 11.8  # of the measured temperatures
+
+
+def stated_errors(fit: FitResult) -> dict[str, float]:
     """Return the errors to state by what was left out; of a temperature, of the measured rise.
 
     A kind of core has few rows, so that its error is drawn towards that of all kinds.
     """
-    divisor = rise if fit.unit == "K" else 1.0
+    divisor = _RISE_K if fit.unit == "K" else 1.0
     stated: dict[str, float] = {}
     for group, errors in fit.left_out.items():
         same = [name for name in fit.left_out if name.partition(",")[0] == group.partition(",")[0]]

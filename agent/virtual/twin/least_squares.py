@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Values = dict[str, float]
+_ROUNDS = 25
 _STEP = 1e-4
 
 
@@ -23,7 +24,7 @@ class Prior:
 
 
 def solve_least_squares(
-    residuals: Callable[[Values], Array], priors: Mapping[str, Prior], rounds: int = 25
+    residuals: Callable[[Values], Array], priors: Mapping[str, Prior]
 ) -> Values:
     """Return the values with the smallest residuals, each pulled towards its prior."""
     names = list(priors)
@@ -36,7 +37,7 @@ def solve_least_squares(
 
     point, damping = centre.copy(), 1e-2
     current = all_residuals(point)
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         jacobian = np.column_stack(
             [(all_residuals(point + _STEP * unit) - current) / _STEP for unit in np.eye(len(names))]
         )
