@@ -77,24 +77,14 @@ def reserve(
     if not person:
         raise InvalidRequest("the name of the person is empty; a phone is reserved for a person")
     end = f" until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC" if until else ""
-    values = {
-        "reserved_by": person,
-        "reserved_until": until,
-        "reserved_reason": safe_text(reason, 200),
-    }
-    return _set_values(
-        db,
-        "reserve",
-        serial,
-        actor,
-        values,
-        ChangeText(
-            f"reserved for {person}{end}; a running run will finish",
-            f"is already reserved for {person}{end}",
-            f"farm phone unreserve {serial}",
-        ),
-        reason,
+    values = {"reserved_by": person, "reserved_until": until}
+    values |= {"reserved_reason": safe_text(reason, 200)}
+    text = ChangeText(
+        f"reserved for {person}{end}; a running run will finish",
+        f"is already reserved for {person}{end}",
+        f"farm phone unreserve {serial}",
     )
+    return _set_values(db, "reserve", serial, actor, values, text, reason)
 
 
 def unreserve(db: Database, serial: str, actor: Actor) -> OperatorChange:
@@ -102,60 +92,33 @@ def unreserve(db: Database, serial: str, actor: Actor) -> OperatorChange:
     with db.read() as connection:
         row = _phone_row(connection, serial)
     values = {"reserved_by": "", "reserved_until": 0.0, "reserved_reason": ""}
-    return _set_values(
-        db,
-        "unreserve",
-        serial,
-        actor,
-        values,
-        ChangeText(
-            "gets runs again",
-            "is not reserved",
-            f"farm phone reserve {serial} --for {row.reserved_by!r}",
-        ),
-    )
+    undo = f"farm phone reserve {serial} --for {row.reserved_by!r}"
+    text = ChangeText("gets runs again", "is not reserved", undo)
+    return _set_values(db, "unreserve", serial, actor, values, text)
 
 
 def tag(
-    db: Database,
-    serial: str,
-    actor: Actor,
-    add: Collection[str] = (),
-    remove: Collection[str] = (),
+    db: Database, serial: str, actor: Actor, add: Collection[str] = (), remove: Collection[str] = ()
 ) -> OperatorChange:
     """Add tags to a phone or remove them; sweeps select phones by tags."""
     with db.read() as connection:
         before = set(_phone_row(connection, serial).tags)
     after = sorted((before | set(add)) - set(remove))
     back = [*(f"-{name}" for name in set(after) - before), *(before - set(after))]
-    return _set_values(
-        db,
-        "tag",
-        serial,
-        actor,
-        {"tags": after},
-        ChangeText(
-            f"tags: {', '.join(after) or 'none'}",
-            "already has these tags",
-            f"farm phone tag {serial} {' '.join(sorted(back))}",
-        ),
-    )
+    undo = f"farm phone tag {serial} {' '.join(sorted(back))}"
+    text = ChangeText(f"tags: {', '.join(after) or 'none'}", "already has these tags", undo)
+    return _set_values(db, "tag", serial, actor, {"tags": after}, text)
 
 
 def quarantine(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChange:
     """Give a phone no more runs until an operator releases it."""
-    return _change_health(
-        db,
-        "quarantine",
-        serial,
-        actor,
-        HealthState(Health.QUARANTINED, safe_text(reason, 400)),
-        ChangeText(
-            "quarantined; a running run will finish",
-            "is already quarantined for this reason",
-            f"farm phone release {serial}",
-        ),
+    state = HealthState(Health.QUARANTINED, safe_text(reason, 400))
+    text = ChangeText(
+        "quarantined; a running run will finish",
+        "is already quarantined for this reason",
+        f"farm phone release {serial}",
     )
+    return _change_health(db, "quarantine", serial, actor, state, text)
 
 
 def retire(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChange:
@@ -201,27 +164,13 @@ def commission(db: Database, serial: str, actor: Actor, command: str) -> Operato
 
 def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
     """Let a suspect, quarantined or retired phone work again."""
-    return _change_health(
-        db,
-        "release",
-        serial,
-        actor,
-        HealthState(),
-        ChangeText(
-            "gets runs again",
-            "is neither quarantined nor retired",
-            f"farm phone quarantine {serial} --why ...",
-        ),
-    )
+    undo = f"farm phone quarantine {serial} --why ..."
+    text = ChangeText("gets runs again", "is neither quarantined nor retired", undo)
+    return _change_health(db, "release", serial, actor, HealthState(), text)
 
 
 def _change_health(
-    db: Database,
-    action: str,
-    serial: str,
-    actor: Actor,
-    state: HealthState,
-    text: ChangeText,
+    db: Database, action: str, serial: str, actor: Actor, state: HealthState, text: ChangeText
 ) -> OperatorChange:
     def plan(connection: Connection) -> PlannedChange:
         row = _phone_row(connection, serial)
