@@ -19,7 +19,7 @@ from orchestrator.decisions.states import PausedBy, ReportStatus, RunState, Swee
 from orchestrator.store.ingest import report_row
 from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import NAME_PATTERN
-from workloads.catalogue import Case
+from workloads.catalogue import Case, is_known
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneAnnouncement, Report
@@ -103,6 +103,7 @@ class BundleChecker:
             Case.model_validate(values["case"]),
             Condition.model_validate(values["condition"]),
         )
+        _require(is_known(case), "this version does not have its workload with its parameters")
         digests = values["case_digest"], values["condition_digest"]
         _require(digests == (case.digest, condition.digest), "its digests are wrong")
         self._trials[values["id"]] = _CheckedTrial(values["phone"], *digests)

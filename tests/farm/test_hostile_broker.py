@@ -51,6 +51,15 @@ BEAT = HostHeartbeat(
     unconfirmed=(a_run(),),
 )
 EVENT = Event(occurred_at=NOW, kind="accepted", text="x", phone="PH9")
+# Well-formed messages that ask for something senseless.
+SENSELESS_CASES = [
+    {"workload": "lenet", "parameters": {}},
+    {"workload": "lenet", "parameters": {"batch_size": 10**18}},
+    {"workload": "decoder-1m", "parameters": {"batch_size": 1, "micro_batches": 10**9}},
+    {"workload": "nothing", "parameters": {"x": -1}},
+    {"workload": "lenet", "parameters": {"batch_size": 4}, "options": {"input": "\x1b[2J"}},
+    {"workload": "lenet", "parameters": {"batch_size": 4}, "backend": "opencl", "data": "0" * 64},
+]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +95,10 @@ def attack(farm: Farm, count: int, seed: int) -> None:
     for queue, messages in zip((host_queue(HOST), results_queue(HOST)), floods, strict=True):
         for message in messages:
             raw.lpush(queue, message)
+    for number, case in enumerate(SENSELESS_CASES):
+        job = as_json(JOB) | {"run": as_json(a_run(number)), "case": case}
+        message = envelope(RUN, json.dumps(job), host_queue(HOST))
+        raw.lpush(host_queue(HOST), json.dumps(message))
     for number, text in enumerate(hostile_content(as_json(BEAT), count // 4, seed)):
         raw.sadd("farm:hosts", "host-b", f"host-{number}\x1b[2J")
         raw.set(heartbeat_key("host-b"), text, ex=5)
@@ -113,6 +126,7 @@ def test_no_message_ends_a_process(farm: Farm, count: int) -> None:
     attack(farm, count, seed=count)
     assert is_working(farm, f"PH{count}")
     wait_for(lambda: refused(farm) > count / 2, "the agent has read its messages")
+    wait_for(lambda: not unfinished_jobs(farm), "every job that could be read has a report")
     assert all(process.alive for process in farm.processes.values())
     assert pids == {name: process.pid for name, process in farm.processes.items()}
     wait_for(lambda: dropped(farm) > count / 2, "ingest shows what it dropped")
@@ -128,6 +142,13 @@ def test_no_message_ends_a_process(farm: Farm, count: int) -> None:
 def dropped(farm: Farm) -> int:
     """Return how many messages of the host ingest has dropped."""
     return sum(ingest.dropped.get(HOST, 0) for ingest in farm.broker.ingest_services())
+
+
+def unfinished_jobs(farm: Farm) -> set[str]:
+    """Return the senseless jobs on which the agent has not reported."""
+    text = (farm.lab.root / "logs" / f"agent-{HOST}.log").read_text()
+    runs = {str(a_run(number)) for number in range(len(SENSELESS_CASES))}
+    return {run for run in runs if f"attempt ended run={run}" not in text}
 
 
 def refused(farm: Farm) -> int:
