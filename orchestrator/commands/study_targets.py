@@ -126,6 +126,8 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
     stop_on_signals()
     for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
         os.environ.pop(variable, None)  # a temporary lab has its own broker and store
+    if target.native:
+        os.environ.setdefault("FARM_OPENCL", "pocl")  # the device of NAME.native-opencl.yaml
     folder = target.folder_of(study)
     phones = NATIVE if target.native else study.virtual_phones or PROFILES
     speed = 1.0 if target.native else target.speed

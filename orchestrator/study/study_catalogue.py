@@ -2,8 +2,9 @@
 
 studies/NAME.toml has the question and the claims, studies/NAME.yaml the sweep that measures the
 same on phones. NAME.opencl*.yaml are sweeps for phones whose GPU is programmable, NAME.native.yaml
-for this computer as a phone: smaller, and without conditions that a computer lacks. Claims that
-have keys in common name a [template.NAME] that holds them.
+for this computer as a phone (smaller, and without conditions that a computer lacks), and
+NAME.native-opencl.yaml for its OpenCL device. Claims that have keys in common name a
+[template.NAME] that holds them.
 """
 
 import tomllib

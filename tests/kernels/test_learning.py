@@ -72,6 +72,13 @@ def test_a_workload_learns(name: str, tmp_path: Path) -> None:
     check_learning(name, tmp_path)
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_published_rate_does_not_diverge_with_few_samples(batch: int, tmp_path: Path) -> None:
+    done = run_case(a_small_case("emdl-lenet", batch), tmp_path, steps=400)
+    assert done["line"] == "done", done
+    assert done["loss_last"] < 0.5 * done["loss_first"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SLOW, *ADAPTED])
 def test_every_workload_learns(name: str, tmp_path: Path) -> None:

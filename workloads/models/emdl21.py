@@ -14,7 +14,9 @@ MODELS = {
     "googlenet": emdl_googlenet,
     "mobilenetv2": emdl_mobilenetv2,
 }
-# The study lowered its learning rate slowly; within the steps of a run it is constant.
+# The study lowered its learning rate slowly; within the steps of a run it is constant. With one or
+# two generated samples per batch this rate diverges, so it is lowered with the batch.
+LARGEST_BATCH = 16  # of the study
 OPTIMIZER = SGD(learning_rate=0.01, momentum=0.9, weight_decay=5e-4)
 OPTIMIZERS = {"mobilenetv2": SGD(learning_rate=1e-5, momentum=0.9, weight_decay=4e-5)}
 

@@ -19,7 +19,7 @@ from workloads.models.blocks import STUDY_CLASSES
 from workloads.models.decoder import DECODER_SIZES, Adapters, decoder
 from workloads.models.densenet import densenet
 from workloads.models.dqn import dqn, dqn_policy
-from workloads.models.emdl21 import MODELS, OPTIMIZER, OPTIMIZERS, cpu_job
+from workloads.models.emdl21 import LARGEST_BATCH, MODELS, OPTIMIZER, OPTIMIZERS, cpu_job
 from workloads.models.googlenet import googlenet, inceptionv1
 from workloads.models.lenet import lenet
 from workloads.models.mobilenetv2 import mobilenetv2
@@ -39,7 +39,6 @@ from workloads.training import (
     AdamW,
     EvaluationSpec,
     InferenceStep,
-    Optimizer,
     TrainingPass,
     TrainingStep,
     accumulated_step,
@@ -63,7 +62,13 @@ class TrainingConfig:
     """A model as a function of the workload's parameters, and its optimizer."""
 
     model: Callable[[BoundParameters], Model]
-    optimizer: Optimizer
+    optimizer: SGD | Adam
+    full_rate_batch: int = 1  # with fewer samples the learning rate is lower in proportion
+
+    def optimizer_for(self, batch_size: int) -> SGD | Adam:
+        """Return the optimizer for batches of this size."""
+        share = min(1.0, batch_size / self.full_rate_batch)
+        return replace(self.optimizer, learning_rate=share * self.optimizer.learning_rate)
 
 
 def _fixed(model: Callable[[], Model]) -> Callable[[BoundParameters], Model]:
@@ -84,7 +89,9 @@ def _decoder(name: str) -> Callable[[BoundParameters], Model]:
 TRAINING_CONFIGS: dict[str, TrainingConfig] = {
     **{name: TrainingConfig(_fixed(partial(perceptron, name)), SGD()) for name in WIDTHS},
     **{
-        f"emdl-{name}": TrainingConfig(_fixed(model), OPTIMIZERS.get(name, OPTIMIZER))
+        f"emdl-{name}": TrainingConfig(
+            _fixed(model), OPTIMIZERS.get(name, OPTIMIZER), LARGEST_BATCH
+        )
         for name, model in MODELS.items()
     },
     "lenet": TrainingConfig(_fixed(lenet), _WITHOUT_NORM),
@@ -124,7 +131,8 @@ def build_training_step(name: str, given: BoundParameters) -> Step:
     if name.removesuffix(LORA_SUFFIX) in DECODER_SIZES:
         return decoder_step(name, given)
     config = training_config(name)
-    return training_step(config.model(given), given["batch_size"], config.optimizer)
+    batch_size = given["batch_size"]
+    return training_step(config.model(given), batch_size, config.optimizer_for(batch_size))
 
 
 def training_config(name: str) -> TrainingConfig:
