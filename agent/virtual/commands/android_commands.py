@@ -6,7 +6,7 @@ from zlib import crc32
 from agent.virtual.commands.dumpsys import dumpsys
 from agent.virtual.commands.power_stats_dump import lshal
 from agent.virtual.event_journal import JournalEvent
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, encode
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, encode
 
 _NAMESPACES = ("global", "system", "secure")
 
@@ -180,15 +180,7 @@ def service(call: CommandCall) -> int:
 
 
 ANDROID_COMMANDS: dict[str, CommandFunction] = {
-    "am": am,
-    "cmd": cmd,
-    "content": content,
-    "dumpsys": dumpsys,
+    **by_name(am, cmd, content, dumpsys, lshal, pm, service, settings, svc),
     "input": ignore,
-    "lshal": lshal,
-    "pm": pm,
-    "service": service,
-    "settings": settings,
-    "svc": svc,
     "wm": ignore,
 }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.files.file_nodes import Directory, FileNode, RegularFile, SymbolicLink
 from agent.virtual.files.file_tree import error_text, os_error
-from agent.virtual.shell.command_call import CommandCall, CommandFunction
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name
 
 _OWNERS = {0: "root", 1000: "system", 1015: "sdcard_rw", 2000: "shell"}
 
@@ -266,20 +266,7 @@ def mount(call: CommandCall) -> int:
 
 
 FILE_COMMANDS: dict[str, CommandFunction] = {
-    "basename": basename,
-    "chmod": chmod,
-    "chown": chown,
-    "cp": cp,
-    "df": df,
-    "dirname": dirname,
-    "ln": ln,
-    "ls": ls,
-    "mkdir": mkdir,
-    "mount": mount,
-    "mv": mv,
-    "readlink": readlink,
-    "rm": rm,
-    "rmdir": rmdir,
+    **by_name(basename, chmod, chown, cp, df, dirname, ln, ls, mkdir, mount, mv),
+    **by_name(readlink, rm, rmdir, touch),
     "stat": stat_file,
-    "touch": touch,
 }

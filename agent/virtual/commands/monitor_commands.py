@@ -9,7 +9,7 @@ from zlib import crc32
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.process_commands import USERS, signal_number
 from agent.virtual.process_table import Process
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, run_as_process
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, run_as_process
 from agent.virtual.shell.word_expansion import evaluate_arithmetic
 
 
@@ -186,19 +186,10 @@ def vmstat(call: CommandCall) -> int:
 
 
 MONITOR_COMMANDS: dict[str, CommandFunction] = {
+    **by_name(
+        expr, free, hostid, hostname, nproc, pgrep, pkill, renice, timeout, top, usleep, vmstat
+    ),
     "chrt": run_ignoring_options,
-    "expr": expr,
-    "free": free,
-    "hostid": hostid,
-    "hostname": hostname,
     "ionice": run_ignoring_options,
-    "nproc": nproc,
-    "pgrep": pgrep,
-    "pkill": pkill,
-    "renice": renice,
     "time": time_command,
-    "timeout": timeout,
-    "top": top,
-    "usleep": usleep,
-    "vmstat": vmstat,
 }

@@ -8,6 +8,7 @@ from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import (
     CommandCall,
     CommandFunction,
+    by_name,
     decode,
     encode,
     run_as_process,
@@ -255,14 +256,5 @@ def _fail_as_shell(call: CommandCall, text: str, status: int) -> int:
 
 
 PROCESS_COMMANDS: dict[str, CommandFunction] = {
-    "kill": kill,
-    "nice": nice,
-    "nohup": nohup,
-    "pidof": pidof,
-    "ps": ps,
-    "setsid": setsid,
-    "sh": sh,
-    "sleep": sleep,
-    "su": su,
-    "taskset": taskset,
+    **by_name(kill, nice, nohup, pidof, ps, setsid, sh, sleep, su, taskset),
 }

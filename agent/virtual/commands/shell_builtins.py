@@ -12,7 +12,7 @@ from agent.virtual.commands.command_options import split_options
 from agent.virtual.files.file_nodes import Directory, FileNode
 from agent.virtual.files.file_tree import os_error
 from agent.virtual.process_table import Process
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, decode, encode
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, decode, encode
 from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
 from agent.virtual.shell.shell_parser import parse
 from agent.virtual.shell.word_expansion import evaluate_arithmetic
@@ -322,36 +322,24 @@ def _first_number(call: CommandCall, default: int) -> int:
 
 
 BUILTINS: dict[str, CommandFunction] = {
+    **by_name(
+        cd, env, export, false, let, local, pwd, read, shift, test, trap, true, umask, unset, wait
+    ),
     ":": true,
     ".": source_file,
     "[": test,
     "[[": test,
     "break": break_loop,
-    "cd": cd,
     "command": print_paths,
     "continue": continue_loop,
-    "env": env,
     "eval": evaluate,
     "exec": execute,
     "exit": exit_shell,
-    "export": export,
-    "false": false,
-    "let": let,
-    "local": local,
-    "pwd": pwd,
-    "read": read,
     "return": return_from,
     "set": set_options,
-    "shift": shift,
-    "test": test,
-    "trap": trap,
-    "true": true,
     "typeset": local,
     "readonly": export,
     "ulimit": true,
     "alias": true,
     "type": print_paths,
-    "umask": umask,
-    "unset": unset,
-    "wait": wait,
 }

@@ -6,7 +6,7 @@ from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.shell_builtins import print_paths
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.process_table import Process
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, run_as_process
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, run_as_process
 
 _GROUPS = "2000(shell),1004(input),1007(log),1015(sdcard_rw),3001(net_bt_admin),3009(readproc)"
 
@@ -159,20 +159,11 @@ async def logcat(call: CommandCall) -> int:
 
 
 SYSTEM_COMMANDS: dict[str, CommandFunction] = {
-    "date": date,
-    "getenforce": getenforce,
-    "getprop": getprop,
+    **by_name(
+        date, getenforce, getprop, log, logcat, reboot, setprop, start, stop, uname, uptime, whoami
+    ),
     "id": id_command,
-    "log": log,
-    "logcat": logcat,
-    "reboot": reboot,
-    "setprop": setprop,
-    "start": start,
-    "stop": stop,
     "fsync": do_nothing,
     "sync": do_nothing,
-    "uname": uname,
-    "uptime": uptime,
     "which": print_paths,
-    "whoami": whoami,
 }

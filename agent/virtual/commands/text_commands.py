@@ -6,7 +6,7 @@ import re
 from agent.virtual.commands.command_input import STDIN, read_inputs, split_lines
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.posix_regex import basic_to_extended, compile_posix
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, encode
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, encode
 
 _ESCAPES = {
     "n": "\n",
@@ -283,17 +283,9 @@ def seq(call: CommandCall) -> int:
 
 
 TEXT_COMMANDS: dict[str, CommandFunction] = {
-    "cat": cat,
-    "echo": echo,
-    "grep": grep,
+    **by_name(cat, echo, grep, head, printf, seq, sort, tail, wc),
     "egrep": grep,
-    "head": head,
     "md5sum": checksum,
-    "printf": printf,
-    "seq": seq,
     "sha1sum": checksum,
     "sha256sum": checksum,
-    "sort": sort,
-    "tail": tail,
-    "wc": wc,
 }

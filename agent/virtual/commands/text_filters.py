@@ -8,7 +8,7 @@ import zlib
 from agent.virtual.commands.command_input import read_input_lines, read_inputs
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.shell.byte_streams import read_all
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, decode, encode
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, decode, encode
 
 _RANGE = re.compile(r"(\d*)(-?)(\d*)")
 _ARGUMENTS_MAX = 10_000
@@ -238,17 +238,9 @@ async def _read_bytes(call: CommandCall, names: list[str]) -> bytes:
 
 
 TEXT_FILTERS: dict[str, CommandFunction] = {
+    **by_name(cut, od, tac, tee, tr, uniq, xargs, xxd, zcat),
     "base64": run_base64,
     "cmp": compare_files,
-    "cut": cut,
     "diff": compare_files,
     "nl": number_lines,
-    "od": od,
-    "tac": tac,
-    "tee": tee,
-    "tr": tr,
-    "uniq": uniq,
-    "xargs": xargs,
-    "xxd": xxd,
-    "zcat": zcat,
 }

@@ -80,6 +80,11 @@ class CommandCall:
 CommandFunction = Callable[[CommandCall], int | Awaitable[int]]
 
 
+def by_name(*functions: CommandFunction) -> dict[str, CommandFunction]:
+    """Return commands under the names of their functions."""
+    return {function.__name__: function for function in functions}
+
+
 def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
