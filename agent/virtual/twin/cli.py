@@ -80,7 +80,7 @@ def _print_prediction(prediction: "Prediction") -> None:
         f"{prediction.step_ms:.4g} ms per step, {prediction.power_w:.2f} W "
         f"({prediction.power_basis}), {prediction.energy_j_per_step:.4g} J per step, "
         f"{prediction.peak_mb:.0f} MB ({prediction.memory_outcome}); "
-        f"after {prediction.minutes:g} min: battery {prediction.temp_c:.1f} °C, "
+        f"after {prediction.query.minutes:g} min: battery {prediction.temp_c:.1f} °C, "
         f"big cores {prediction.big_khz} kHz, {prediction.sustained_step_ms:.4g} ms per step"
     )
     if prediction.compute_ms is not None:

@@ -52,12 +52,7 @@ class Prediction:
     """Figures at the start of the work; temperatures and clock after the given minutes."""
 
     phone: str
-    workload: str
-    batch: int | None
-    cores: str
-    freq: str | None
-    minutes: float
-    backend: str
+    query: PredictionQuery
     step_ms: float
     power_w: float
     energy_j_per_step: float
@@ -81,7 +76,8 @@ class Prediction:
     one_core: dict[str, object]  # CoreMark on one core at big_khz: work, power and its interval
 
     def as_json(self) -> dict[str, object]:
-        return asdict(self)
+        content = asdict(self)
+        return {"phone": content.pop("phone"), **content.pop("query"), **content}
 
 
 def predict(profile_id: str, query: PredictionQuery) -> Prediction:
@@ -110,12 +106,7 @@ def predict(profile_id: str, query: PredictionQuery) -> Prediction:
     provenance = provenance_by_family(profile, engine, query.backend, condition)
     return Prediction(
         phone=profile_id,
-        workload=query.workload,
-        batch=query.batch,
-        cores=query.cores,
-        freq=query.freq,
-        minutes=query.minutes,
-        backend=query.backend,
+        query=query,
         step_ms=round(step_s * 1e3, 4),
         power_w=round(power, 4),
         energy_j_per_step=round(power * step_s, 6),
