@@ -285,21 +285,9 @@ WORKLOADS_ROOT = {
 }
 PURE_MODULES = (
     *("abc", "base64", "bisect", "collections", "contextlib", "dataclasses", "datetime"),
-    *(
-        "difflib",
-        "enum",
-        "functools",
-        "importlib",
-        "gzip",
-        "hashlib",
-        "ipaddress",
-        "itertools",
-        "json",
-        "math",
-        "re",
-    ),
-    *("operator", "statistics", "string", "struct", "typing", "unicodedata", "zlib"),
-    *("pydantic", "pydantic_core", "workloads"),
+    *("difflib", "enum", "functools", "gzip", "hashlib", "importlib", "ipaddress", "itertools"),
+    *("json", "math", "operator", "pydantic", "pydantic_core", "re", "statistics", "string"),
+    *("struct", "typing", "unicodedata", "workloads", "zlib"),
 )
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 
