@@ -81,10 +81,7 @@ class Case(WireModel):
 
 
 def bind(
-    name: str,
-    given: Mapping[str, int | str],
-    data: str | None = None,
-    backend: Backend = "cpu",
+    name: str, given: Mapping[str, int | str], data: str | None = None, backend: Backend = "cpu"
 ) -> Case:
     """Bind every parameter of a workload to the given value or its default."""
     if name not in CATALOGUE:

@@ -39,9 +39,7 @@ class RedisConnection(AbstractContextManager["RedisConnection"]):
     def allows_anonymous_access(self) -> bool:
         """Whether a client without a user name and a password may use the broker."""
         anonymous = redis.Redis.from_url(
-            without_user(self.url),
-            protocol=2,
-            socket_timeout=CONNECT_TIMEOUT_S,
+            without_user(self.url), protocol=2, socket_timeout=CONNECT_TIMEOUT_S
         )
         try:
             anonymous.ping()

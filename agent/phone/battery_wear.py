@@ -42,9 +42,7 @@ class BatteryHours(WireModel):
         hours = seconds / 3600
         full = hours if level_pct > FULL_PCT else 0.0
         return BatteryHours(
-            since=self.since,
-            hours=self.hours + hours,
-            hours_above_90=self.hours_above_90 + full,
+            since=self.since, hours=self.hours + hours, hours_above_90=self.hours_above_90 + full
         )
 
 

@@ -4,12 +4,7 @@ from dataclasses import dataclass
 
 from agent.phone.power_meters import INPUT_RAILS, RailMeter
 from agent.phone.thermalservice import is_thermalservice
-from workloads.protocol.phone_facts import (
-    ChargingSwitch,
-    ControlLevel,
-    Gpu,
-    ThermalZone,
-)
+from workloads.protocol.phone_facts import ChargingSwitch, ControlLevel, Gpu, ThermalZone
 
 _CLOCKS_READ_ONLY = "the CPU clocks cannot be set"
 

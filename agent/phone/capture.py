@@ -73,10 +73,7 @@ def capture_phone(phone: Phone, deadline: Deadline) -> FactsFile:
 
 
 def facts_of(
-    reading: PhoneReading,
-    nodes: Mapping[str, str],
-    battery: str,
-    unreadable: tuple[str, ...] = (),
+    reading: PhoneReading, nodes: Mapping[str, str], battery: str, unreadable: tuple[str, ...] = ()
 ) -> FactsFile:
     """Arrange what was read as a facts file."""
     clocks: dict[str, dict[str, str]] = {}

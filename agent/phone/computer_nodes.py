@@ -6,14 +6,7 @@ They serve Linux boards, laptops and desktops that are measured like phones.
 import re
 from collections.abc import Mapping, Sequence
 
-from agent.phone.kernel_nodes import (
-    CPU,
-    CPUFREQ,
-    clock_node,
-    first_number,
-    parse_cpus,
-    zone_scale,
-)
+from agent.phone.kernel_nodes import CPU, CPUFREQ, clock_node, first_number, parse_cpus, zone_scale
 from workloads.protocol.phone_facts import Cluster, ThermalZone
 from workloads.text import safe_text
 

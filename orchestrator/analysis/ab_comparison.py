@@ -10,12 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from orchestrator.analysis.log_ratio import (
-    LogRatioEstimate,
-    RunPair,
-    UnitLevel,
-    estimate_log_ratio,
-)
+from orchestrator.analysis.log_ratio import LogRatioEstimate, RunPair, UnitLevel, estimate_log_ratio
 from orchestrator.analysis.measurements import Exclusion, weakest_provenance
 from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
 from orchestrator.analysis.stats import (

@@ -113,8 +113,7 @@ def why_no_match(side: SideFilter, trials: Sequence[TrialSeries]) -> str:
         if any(_has_value(trial, key, pattern) for trial in trials):
             continue
         values = sorted(
-            {values[0] for trial in trials if (values := _values(trial, key))},
-            key=natural_sort_key,
+            {values[0] for trial in trials if (values := _values(trial, key))}, key=natural_sort_key
         )
         if not values:
             return f"unknown key '{safe_text(key)}'; use one of {', '.join(filter_keys(trials))}"

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.analysis.training_forecast import (
-    Feasibility,
-    TrainingForecast,
-    forecast_training,
-)
+from orchestrator.analysis.training_forecast import Feasibility, TrainingForecast, forecast_training
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation

@@ -10,18 +10,9 @@ from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.read_status import list_connected_phones
 from orchestrator.export.federated import CONSUMERS, write_consumer_files
-from orchestrator.export.federated.consumer_files import (
-    ExportCheck,
-    WrittenExport,
-    verify_export,
-)
+from orchestrator.export.federated.consumer_files import ExportCheck, WrittenExport, verify_export
 from orchestrator.selection.client_table import build_client_table
-from orchestrator.selection.client_types import (
-    Client,
-    ClientExclusion,
-    ClientTable,
-    ExcludedClient,
-)
+from orchestrator.selection.client_types import Client, ClientExclusion, ClientTable, ExcludedClient
 from orchestrator.selection.contest import (
     FIRST_SEED,
     NEGLIGIBLE,
@@ -54,11 +45,7 @@ from orchestrator.selection.recommend import (
 )
 from orchestrator.selection.round_fleet import fits_in_memory
 from orchestrator.selection.round_state import RoundRequest
-from orchestrator.selection.simulate import (
-    SimulationOutcome,
-    SimulationPlan,
-    simulate_policies,
-)
+from orchestrator.selection.simulate import SimulationOutcome, SimulationPlan, simulate_policies
 from orchestrator.store import results, sweep_queries
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import PhoneState
@@ -124,10 +111,7 @@ class SimulationResult:
 
 
 def simulate_selection(
-    clients: ClientTable,
-    plan: SimulationPlan,
-    policies: Sequence[str],
-    seeds: Iterable[int],
+    clients: ClientTable, plan: SimulationPlan, policies: Sequence[str], seeds: Iterable[int]
 ) -> SimulationResult:
     """Simulate the policies with every seed."""
     phones = _able_phones(clients)

@@ -37,10 +37,7 @@ class Submission:
 
 @operation(Role.OPERATOR)
 def submit_sweep(
-    lab: LabConnection,
-    text: str,
-    fetch: FetchFile = fetch_no_file,
-    notify: tuple[str, ...] = (),
+    lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file, notify: tuple[str, ...] = ()
 ) -> Submission:
     """Validate a sweep file, queue its runs and wake the scheduler.
 

@@ -5,13 +5,7 @@ from typing import Any
 
 import click
 
-from orchestrator.commands.common import (
-    json_option,
-    lab_option,
-    print_json,
-    print_table,
-    read_lab,
-)
+from orchestrator.commands.common import json_option, lab_option, print_json, print_table, read_lab
 
 DEFAULT = "default"
 

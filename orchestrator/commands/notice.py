@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import (
-    connect,
-    json_option,
-    lab_option,
-    print_json,
-    print_table,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from workloads.cli_options import value_option
 from workloads.protocol.faults import BrokerDown, FarmTrouble
 from workloads.text import safe_text

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from orchestrator.commands.common import (
-    connect,
-    json_option,
-    lab_option,
-    print_json,
-    print_table,
-)
+from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_workload
 from workloads.cli_options import value_option
 from workloads.input_file import open_input

@@ -7,11 +7,7 @@ are listed as missing; no default is filled in.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.measurements import (
-    MeasuredRun,
-    MeasurementKind,
-    refuse_mixed_sources,
-)
+from orchestrator.analysis.measurements import MeasuredRun, MeasurementKind, refuse_mixed_sources
 from orchestrator.analysis.stats import INTERVAL_RUNS_MIN, median
 from orchestrator.selection.client_estimate import (
     Estimate,

@@ -71,9 +71,7 @@ SCENARIOS = (
         SimulationPlan(task=TaskKind.DIGITS, target=0.75),
     ),
     Scenario(
-        "noise",
-        "every figure that the server knows is wrong by 20 %",
-        SimulationPlan(error=0.2),
+        "noise", "every figure that the server knows is wrong by 20 %", SimulationPlan(error=0.2)
     ),
 )
 
@@ -163,6 +161,5 @@ def _row(scenario: Scenario, outcomes: Sequence[SimulationOutcome], ablation: bo
 def worst_first(rows: Iterable[ContestRow]) -> list[ContestRow]:
     """Order the scenarios: those in which ours reaches fewer seeds than random, then by time."""
     return sorted(
-        rows,
-        key=lambda row: (row.ours.reached >= row.baseline.reached, -row.ours.time.value),
+        rows, key=lambda row: (row.ours.reached >= row.baseline.reached, -row.ours.time.value)
     )

@@ -7,12 +7,7 @@ import numpy as np
 from orchestrator.selection.round_choice import best_round, fair_weight, known_utility
 from orchestrator.selection.round_clock import Array, work_cost
 from orchestrator.selection.round_fleet import Picks
-from orchestrator.selection.round_state import (
-    RoundRequest,
-    RoundState,
-    Selection,
-    empty_selection,
-)
+from orchestrator.selection.round_state import RoundRequest, RoundState, Selection, empty_selection
 
 
 class FrugalTerm(StrEnum):

@@ -7,12 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from orchestrator.selection.basic_policies import POLICIES
-from orchestrator.selection.client_types import (
-    Client,
-    ClientExclusion,
-    ClientTable,
-    ExcludedClient,
-)
+from orchestrator.selection.client_types import Client, ClientExclusion, ClientTable, ExcludedClient
 from orchestrator.selection.round_clock import Array, duty_heat, heat_after_work
 from orchestrator.selection.round_fleet import MEMORY_SHARE, RoundFleet, build_round_fleet
 from orchestrator.selection.round_state import RoundRequest, RoundState, initial_round_state

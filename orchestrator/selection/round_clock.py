@@ -45,8 +45,7 @@ def work_cost(
     rise = (phones.slowdown - 1) * (1 - np.asarray(heat, dtype=float))
     with np.errstate(divide="ignore"):
         grown = np.logaddexp(
-            np.log(rise),
-            np.log(phones.slowdown - rise) + phones.slowdown * work / phones.heating_s,
+            np.log(rise), np.log(phones.slowdown - rise) + phones.slowdown * work / phones.heating_s
         )
     seconds = phones.heating_s * (grown - np.log(phones.slowdown))
     after = heat_after_rest(phones, heat_after_work(phones, heat, seconds), rest_s)

@@ -10,16 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    DateTime,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    func,
-    select,
-)
+from sqlalchemy import Connection, DateTime, Integer, LargeBinary, MetaData, Table, func, select
 
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json

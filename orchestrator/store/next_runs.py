@@ -38,8 +38,7 @@ class Assignment:
 IS_LEASED = literal(str(RunState.LEASED), literal_execute=True)
 _NOW = bindparam("now", type_=Float)
 _RESERVED = and_(
-    phone.c.reserved_by != "",
-    or_(phone.c.reserved_until == 0, phone.c.reserved_until > _NOW),
+    phone.c.reserved_by != "", or_(phone.c.reserved_until == 0, phone.c.reserved_until > _NOW)
 )
 MAY_WORK = and_(phone.c.health == Health.GOOD, ~_RESERVED)
 

@@ -190,9 +190,5 @@ def _health_state(row: Any) -> HealthState:
 
 def set_health(connection: Connection, serial: str, state: HealthState) -> None:
     """Store a phone's health."""
-    values = {
-        "health": state.health,
-        "health_reason": state.reason[:600],
-        "strikes": state.strikes,
-    }
+    values = {"health": state.health, "health_reason": state.reason[:600], "strikes": state.strikes}
     connection.execute(update(phone).where(phone.c.serial == serial).values(**values))

@@ -106,10 +106,7 @@ def remove_phone(db: Database, serial: str, actor: Actor) -> OperatorChange:
             connection.execute(delete(phone).where(phone.c.serial == serial))
 
         return PlannedChange(
-            {"stored": True},
-            {"stored": False},
-            ChangeText("removed", "is not stored", None),
-            apply,
+            {"stored": True}, {"stored": False}, ChangeText("removed", "is not stored", None), apply
         )
 
     return execute_change(db, "remove", serial, actor, plan)

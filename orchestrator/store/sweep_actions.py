@@ -87,9 +87,7 @@ def resume(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
             {"state": state, "cancelled": cancelled},
             {"state": SweepState.ACTIVE, "cancelled": 0},
             ChangeText(
-                f"resumed{queued}{budget}",
-                "is already active",
-                f"farm sweep {undo} {sweep_id}",
+                f"resumed{queued}{budget}", "is already active", f"farm sweep {undo} {sweep_id}"
             ),
             apply,
         )

@@ -73,10 +73,7 @@ _SHOWN = [column for column in sweep.c if column.name != "source"]
 
 
 def sweep_summaries(
-    db: Database,
-    sweep_id: str | None = None,
-    limit: int | None = None,
-    count_trials: bool = True,
+    db: Database, sweep_id: str | None = None, limit: int | None = None, count_trials: bool = True
 ) -> list[SweepSummary]:
     """Return sweeps with their counts, newest first."""
     selected = select(*_SHOWN).order_by(sweep.c.created_at.desc()).limit(limit)

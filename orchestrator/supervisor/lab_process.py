@@ -86,11 +86,7 @@ def start_in_background(
     with open(log_file, "ab", opener=open_private) as output:
         start = output.tell()
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_up():

@@ -11,12 +11,7 @@ from pathlib import Path
 from orchestrator.app.api_port import open_port
 from orchestrator.app.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
-from orchestrator.supervisor.process import (
-    ServiceProcess,
-    block_signals,
-    service_command,
-    stop_all,
-)
+from orchestrator.supervisor.process import ServiceProcess, block_signals, service_command, stop_all
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmTrouble
 

@@ -121,11 +121,7 @@ class StepBuilder:
         self._pending: dict[tuple[str, str], Tensor] = {}  # gradients that wait for another pass
 
     def load(
-        self,
-        phase: Phase,
-        model: Model,
-        columns: Mapping[str, DataColumn],
-        samples: BatchSamples,
+        self, phase: Phase, model: Model, columns: Mapping[str, DataColumn], samples: BatchSamples
     ) -> dict[str, Tensor]:
         """Load a batch of every column; a column that two passes read is loaded once."""
         loaded = {}

@@ -4,15 +4,7 @@ from functools import cache
 
 from workloads.data_columns import images_from_0_to_1
 from workloads.graph import Model, Node, PublishedSize
-from workloads.layers import (
-    Conv2d,
-    Dropout,
-    Flatten,
-    Linear,
-    MaxPool,
-    ReLU,
-    SoftmaxCrossEntropy,
-)
+from workloads.layers import Conv2d, Dropout, Flatten, Linear, MaxPool, ReLU, SoftmaxCrossEntropy
 from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, classifier_head, conv_relu
 
 

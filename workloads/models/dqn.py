@@ -8,14 +8,7 @@ from functools import cache
 
 from workloads.data_columns import constant, drifting_images, images, labels
 from workloads.graph import Model, Node, PublishedSize
-from workloads.layers import (
-    Conv2d,
-    Flatten,
-    Linear,
-    MeanSquaredError,
-    ReLU,
-    TemporalDifference,
-)
+from workloads.layers import Conv2d, Flatten, Linear, MeanSquaredError, ReLU, TemporalDifference
 
 SCREENS = (4, 84, 84)  # the last four screens, in grey
 ACTIONS = 18

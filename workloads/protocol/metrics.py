@@ -219,9 +219,7 @@ METRICS: dict[str, MetricKind] = {
         "ms", "time of a small matrix product before the run", "median over steps of t"
     ),
     "canary_memory_ms": _time(
-        "ms",
-        "time of a vector times a matrix of 64 MB before the run",
-        "median over steps of t",
+        "ms", "time of a vector times a matrix of 64 MB before the run", "median over steps of t"
     ),
     "step_similarity": _time(
         "",

@@ -333,8 +333,7 @@ def _parse(content: Mapping[str, Any]) -> Telemetry:
         cores=int(content.get("cores", 1)),
         windows=_windows(windows),
         readings=SensorReadings(
-            read_ns,
-            {str(path): list(column) for path, column in columns.items()},
+            read_ns, {str(path): list(column) for path, column in columns.items()}
         ),
     )
 

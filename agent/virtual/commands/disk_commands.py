@@ -10,7 +10,7 @@ from agent.virtual.commands.file_commands import apply_to_each
 from agent.virtual.files.file_nodes import Directory, FileNode, LiveNode, SymbolicLink
 from agent.virtual.files.file_tree import error_text
 from agent.virtual.shell.byte_streams import read_all
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name
+from agent.virtual.shell.command_call import CommandCall, by_name
 
 _TYPE_CHECKS = {"f": stat.S_ISREG, "d": stat.S_ISDIR, "l": stat.S_ISLNK}
 _UNITS = {"": 1, "b": 512, "c": 1, "k": 1024, "K": 1024, "m": 1 << 20, "M": 1 << 20, "G": 1 << 30}
@@ -193,6 +193,4 @@ def realpath(call: CommandCall) -> int:
     return apply_to_each(call, split_options(call.argv[1:])[1], show, "{}")
 
 
-DISK_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(dd, du, find, mktemp, realpath),
-}
+DISK_COMMANDS = by_name(dd, du, find, mktemp, realpath)

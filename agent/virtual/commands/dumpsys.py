@@ -4,11 +4,7 @@ overridden.
 
 import math
 
-from agent.virtual.commands.power_stats_dump import (
-    AIDL_SERVICE,
-    has_power_stats,
-    power_stats_text,
-)
+from agent.virtual.commands.power_stats_dump import AIDL_SERVICE, has_power_stats, power_stats_text
 from agent.virtual.files.power_nodes import battery_status, battery_tenths_c
 from agent.virtual.files.thermal_nodes import cooling_state
 from agent.virtual.profiles import ServiceProfile, ServiceRowProfile

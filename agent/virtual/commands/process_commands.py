@@ -7,7 +7,6 @@ from agent.virtual.commands.command_options import split_options
 from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import (
     CommandCall,
-    CommandFunction,
     by_name,
     decode,
     encode,
@@ -255,6 +254,4 @@ def _fail_as_shell(call: CommandCall, text: str, status: int) -> int:
     return status
 
 
-PROCESS_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(kill, nice, nohup, pidof, ps, setsid, sh, sleep, su, taskset),
-}
+PROCESS_COMMANDS = by_name(kill, nice, nohup, pidof, ps, setsid, sh, sleep, su, taskset)

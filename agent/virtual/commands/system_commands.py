@@ -32,13 +32,7 @@ def whoami(call: CommandCall) -> int:
 def uname(call: CommandCall) -> int:
     options, _ = split_options(call.argv[1:])
     release = call.phone.profile.kernel.release
-    facts = {
-        "s": "Linux",
-        "n": "localhost",
-        "r": release,
-        "v": "#1 SMP PREEMPT",
-        "m": "aarch64",
-    }
+    facts = {"s": "Linux", "n": "localhost", "r": release, "v": "#1 SMP PREEMPT", "m": "aarch64"}
     fields = list(facts) if "a" in options else [key for key in facts if key in options] or ["s"]
     suffix = " Android" if "a" in options else ""
     call.print(" ".join(facts[key] for key in fields) + f"{suffix}\n")

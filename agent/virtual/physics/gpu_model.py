@@ -10,13 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent.virtual.physics.step_timing import (
-    Array,
-    ComputeSpeed,
-    GpuTimes,
-    OpTable,
-    StepTiming,
-)
+from agent.virtual.physics.step_timing import Array, ComputeSpeed, GpuTimes, OpTable, StepTiming
 from agent.virtual.profiles import GpuProfile
 
 _GOVERNOR = {"kgsl": "msm-adreno-tz", "mali": "simple_ondemand", "nvgpu": "nvhost_podgov"}

@@ -26,11 +26,7 @@ from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.run_preparation import PausableDelay, PreparedRun, RunPreparation
-from agent.virtual.runner.run_records import (
-    StepShares,
-    done_record,
-    hello_record,
-)
+from agent.virtual.runner.run_records import StepShares, done_record, hello_record
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunSettings
 from agent.virtual.runner.step_noise import StepNoise
 from agent.virtual.runner.virtual_checkpoint import VirtualCheckpoint

@@ -73,10 +73,7 @@ def error_ranges(profile: PhoneProfile) -> dict[str, tuple[float, float]]:
 
 
 def _condition_errors(
-    profile: PhoneProfile,
-    fitted: FittedBlock,
-    engine: EngineModel | None,
-    condition: RunCondition,
+    profile: PhoneProfile, fitted: FittedBlock, engine: EngineModel | None, condition: RunCondition
 ) -> dict[str, float]:
     """Return the error of each family that was fitted for such a condition."""
     groups = _left_out_groups(profile, fitted, condition)

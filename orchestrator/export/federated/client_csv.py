@@ -40,8 +40,7 @@ def render_files(export: FleetExport) -> Mapping[str, bytes]:
     values = [[_cell(value) for value in row.values()] for row in rows]
     return {
         CLIENTS: _render(
-            header,
-            [[client, *own, *values[phone]] for client, (phone, *own) in enumerate(columns)],
+            header, [[client, *own, *values[phone]] for client, (phone, *own) in enumerate(columns)]
         ),
         WINDOWS: _render(
             ("client", "start_s", "end_s", "charging"),
