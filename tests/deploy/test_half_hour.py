@@ -18,7 +18,8 @@ NEEDED = ("mmdebstrap", "ip", "nsenter", "unshare")
 MISSING = [name for name in NEEDED if not shutil.which(name)]
 CENTRE, HOST = "10.98.7.1", "10.98.7.2"
 HOSTS = f"{CENTRE} centre.lab\n{HOST} host-a\n"
-STEPS = (ROOT / "deploy/README.md").read_text().partition("## A closed lab")[2]
+README = (ROOT / "deploy/README.md").read_text()
+STEPS = README.partition("## A closed lab")[2]
 BRIDGE = f"farm-{os.getpid()}"[:15]
 PREPARED = ("sudo apt install", "git clone", "systemctl status")  # the root folders have them
 
@@ -80,7 +81,7 @@ def test_a_lab_from_nothing(computers: tuple[Computer, Computer], tmp_path: Path
     assert "broker" in checked
 
     host_blocks = steps(3)
-    (install_host,), (add,), (_, start), (hosts, phones, _) = host_blocks
+    (install_host,), (add,), (_, start), (hosts, phones, check) = host_blocks
     host.shell(install_host)
     printed = centre.shell(add).strip()
     assert re.match(r"FARM_TOKEN=\S+ farm host join https://centre.lab:8400 --authority ", printed)
@@ -100,7 +101,11 @@ def test_a_lab_from_nothing(computers: tuple[Computer, Computer], tmp_path: Path
         host.shell(start)
         wait_until(hosts, centre, "host-a")
         wait_until(f"{phones} --json | grep -c '\"idle\"'", centre, "^10$")
+        serial = json.loads(centre.shell(f"{phones} --json"))[0]["serial"]
+        centre.shell(check.replace("SERIAL", serial))
         follow_people(centre, host, tmp_path)
+        (backup,) = re.findall(r"`(sudo farm backup \S+)`", README)
+        centre.shell(backup)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{centre.logs()}\n{host.logs()}") from error
     finally:
