@@ -337,7 +337,7 @@ def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Datab
     result = store_deliveries(store, deliveries, lambda: {serial: {"host-b"}})  # it was moved
     assert (result.deferred, result.refused) == (set(), [])
     assert phone_queries.known_phones(store)[0].host == "host-b"
-    (entry,) = audit_entries(store, serial)  # whoever looks for forged results finds it
+    (entry,) = audit_entries(store, serial)  # an operator who doubts results finds it
     assert (entry.actor, entry.action, entry.before) == ("host-b", "move", {"host": "host-a"})
 
 
