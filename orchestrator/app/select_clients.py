@@ -142,13 +142,15 @@ def run_contest(
 
 def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
     """Say our worst, median and best scenario, where we lose, and which terms have no use."""
-    by_time = sorted(rows, key=lambda row: row.ours.time.value)
-    labels = ("worst", "median", "best")
-    shown = (by_time[-1], by_time[len(by_time) // 2], by_time[0])
+    by_time = sorted(rows, key=lambda row: -row.ours.time.value)
+    shown = {"": by_time[0]}
+    if len(rows) > 1:
+        middle = by_time[(len(rows) - 1) // 2]
+        shown = {"worst ": by_time[0], "median ": middle, "best ": by_time[-1]}
     notes = [
-        f"{OURS}, {label} scenario: {row.scenario.name} ({row.scenario.title}), "
+        f"{OURS}, {label}scenario {row.scenario.name} ({row.scenario.title}): "
         f"{row.ours.time} of random's time."
-        for label, row in zip(labels, shown, strict=True)
+        for label, row in shown.items()
     ]
     for row in rows:
         if row.ours.reached < row.baseline.reached:

@@ -179,7 +179,7 @@ def test_a_contest_prints_its_worst_scenario_first(lab: Path) -> None:
     words = ("contest", "good", "--scenario", "equal-steps", "--seeds", "2", "--no-ablation")
     result = succeed(lab, *words)
     assert result.stdout.splitlines()[1].startswith("equal-steps")
-    assert "frugal, worst scenario: equal-steps" in result.stderr
+    assert "frugal, scenario equal-steps (every phone trains equally long): " in result.stderr
     document = json.loads(succeed(lab, *words, "--json").stdout)
     assert document["scenarios"][0]["scenario"]["name"] == "equal-steps"
 
