@@ -44,17 +44,16 @@ CHARGING_SWITCHES = (
     ChargingSwitch(path=f"{BATTERY}/battery_charging_enabled", off="0", on="1"),
 )
 SERIAL_PROPERTIES = ("ro.serialno", "ro.boot.serialno")
+SOC_PROPERTIES = (
+    *("ro.soc.model", "ro.chipname", "ro.hardware.chipname", "ro.mediatek.platform"),
+    *("ro.board.platform", "ro.hardware"),
+)
 PROPERTIES = (
     "ro.product.manufacturer",
     "ro.product.model",
     "ro.product.marketname",
     "ro.config.marketing_name",
-    "ro.soc.model",
-    "ro.chipname",
-    "ro.hardware.chipname",
-    "ro.mediatek.platform",
-    "ro.board.platform",
-    "ro.hardware",
+    *SOC_PROPERTIES,
     "ro.product.cpu.abi",
     "ro.build.version.release",
     "ro.build.version.sdk",

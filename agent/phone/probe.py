@@ -31,6 +31,7 @@ from agent.phone.phone_reading import (
     CHARGING_SWITCHES,
     GAUGES,
     SERIAL_PROPERTIES,
+    SOC_PROPERTIES,
     PhoneReading,
     gpu_limits,
     read_phone,
@@ -50,14 +51,6 @@ BATTERY_RANGE_C = (-10.0, 65.0)
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{0,63}[A-Za-z0-9_:-]|[A-Za-z0-9_:-][A-Za-z0-9._:-]{0,63}")
 # Platforms that say nothing: Samsung gives 'exynos5' for every Exynos from 5430 to 9810.
 _VAGUE_SOCS = {"exynos5", "exynos", "qcom", "mtk", "unknown", "universal"}
-_SOC_PROPERTIES = (
-    "ro.soc.model",
-    "ro.chipname",
-    "ro.hardware.chipname",
-    "ro.mediatek.platform",
-    "ro.board.platform",
-    "ro.hardware",
-)
 
 
 def probe(
@@ -222,7 +215,7 @@ def parse_serial(properties: Mapping[str, str], address: str) -> str:
 
 def soc_name(properties: Mapping[str, str]) -> str:
     """The name of the SoC, from the first property that is more than a family name."""
-    names = [properties.get(name, "") for name in _SOC_PROPERTIES]
+    names = [properties.get(name, "") for name in SOC_PROPERTIES]
     clear = (name for name in names if name and name.lower() not in _VAGUE_SOCS)
     return next(clear, next(filter(None, names), "unknown"))
 
