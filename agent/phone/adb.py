@@ -39,6 +39,9 @@ NO_ADB = (
     "platform-tools) or set ADBUTILS_ADB_PATH to its path"
 )
 _PAIRED = re.compile(r"\[guid=([A-Za-z0-9_-]{1,63})\]")
+_SERVICE = re.compile(
+    r"^([A-Za-z0-9_-]{1,63})\t_adb-tls-connect\._tcp\.?\t(\d[\d.]{6,14}:\d{1,5})$", re.MULTILINE
+)
 # PR_SET_PDEATHSIG survives exec, so that adb dies with the agent, even after kill -9.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
@@ -181,7 +184,11 @@ class AdbServer:
         return state
 
     def pair(self, address: str, code: str, deadline: Deadline) -> str:
-        """Pair with a phone that shows a code (Android 11); return the name of its mDNS service."""
+        """Pair with a phone that shows a code (Android 11), and return where it can be reached.
+
+        That is the address that the phone announces by mDNS: some versions of adb (36.0.0) connect
+        to the name of a service only if it is announced after the pairing.
+        """
         with translate_adb_errors(f"pairing with {address}"):
             connection = self._dial(deadline)
             with closing(connection.conn):
@@ -197,7 +204,10 @@ class AdbServer:
                 f"pairing with {address} failed ({safe_text(reply, 200)}); compare address and "
                 "code with the phone's screen, which shows both only while its dialog is open"
             )
-        return f"{paired[1]}._adb-tls-connect._tcp"
+        with translate_adb_errors(f"looking for {paired[1]}"):
+            services = self._request("host:mdns:services", deadline, may_fail=True)
+        announced = {match[1]: match[2] for match in _SERVICE.finditer(services)}
+        return announced.get(paired[1], f"{paired[1]}._adb-tls-connect._tcp")
 
     def disconnect(self, address: str) -> None:
         """Disconnect a TCP phone."""
