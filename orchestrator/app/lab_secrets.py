@@ -25,6 +25,8 @@ from workloads.protocol.faults import InvalidRequest
 TLS, AUTHORITY, CENTRE_USER = "tls", "ca", "farm"
 RENEW = timedelta(days=30)
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+# Beyond its memory the broker refuses messages, and agents keep them; the units and containers of
+# deploy/ would end a broker that takes more than 512 MB.
 BROKER_SETTINGS = """\
 port 0
 tls-port 6379
@@ -35,6 +37,7 @@ tls-auth-clients yes
 aclfile {root}/servers/broker.acl
 appendonly yes
 appendfsync everysec
+maxmemory 384mb
 maxmemory-policy noeviction
 proto-max-bulk-len 16mb
 """
