@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
+from agent.phone.canary_reference import FULL_SERIES, QUICK_SERIES
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.restore.fence import held_fence
@@ -39,7 +40,8 @@ def commission_phone(phone: Phone, context: LaneContext, quick: bool) -> tuple[b
     phone.memory = before.model_copy(update={"canaries": {}, "gauge": None})
     phone.facts = phone.facts.model_copy(update={"gauge": None})
     try:
-        problem = _run_series(phone, replace(context, relearn=True), quick)
+        relearn = QUICK_SERIES if quick else FULL_SERIES
+        problem = _run_series(phone, replace(context, relearn=relearn), quick)
         canaries = _canary_facts(phone)
         if not problem and len(canaries) < len(CanaryKind):
             problem = "a canary failed; 'farm phone check' tests the phone"

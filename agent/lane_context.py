@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.judge.run_observation import RunObservation
 from agent.lane_status import LaneStatus
+from agent.phone.canary_reference import CanarySeries
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import RunnerBuild, runner_for
 from workloads.protocol.messages import Report
@@ -22,7 +23,7 @@ class LaneContext:
     status: LaneStatus = field(default_factory=LaneStatus)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     canary: bool = True
-    relearn: bool = False  # whether the references of the canaries are learned anew
+    relearn: CanarySeries | None = None  # how the references of the canaries are learned anew
     files: Path | None = None  # of external programs, by digest; None: in state_dir
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 

@@ -11,9 +11,11 @@ from functools import cache
 from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.deadline import Deadline
 from agent.phone.canary_reference import (
+    QUICK_SERIES,
     SECONDS,
     SECONDS_MAX,
     CanaryReference,
+    CanarySeries,
     CanaryTimes,
     choose_seconds,
     learn_reference,
@@ -26,8 +28,6 @@ from workloads.catalogue import Case, bind, lower
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import CanaryKind, CoreSet
-
-SERIES, FIRST_USE_SERIES = 6, 4  # canaries of a reference: when commissioned, and on first use
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class CanaryRounds:
         self._learned: set[CanaryKind] = set()
         self._paths: Mapping[CanaryKind, str] = {}
 
-    def run_first(self, relearn: bool = False) -> None:
-        """Learn the references that are missing, or all, and run both canaries."""
+    def run_first(self, relearn: CanarySeries | None = None) -> None:
+        """Learn the references that are missing, or all anew, and run both canaries."""
         self._paths = _install_plans(self._phone, self._cores)
         known = {} if relearn else self._phone.memory.canaries
         missing = frozenset(kind for kind in CanaryKind if self._key(kind) not in known)
         if missing:
-            self._learn(missing, SERIES if relearn else FIRST_USE_SERIES, relearn)
+            self._learn(missing, relearn)
         self._before_ms = self._run(BOTH)
 
     def run_second(self, accumulate: bool) -> dict[CanaryKind, CanaryTimes]:
@@ -93,12 +93,15 @@ class CanaryRounds:
     def _key(self, kind: CanaryKind) -> str:
         return reference_key(kind, self._phone.facts.runner, self._cores, self._clocks_khz)
 
-    def _learn(self, kinds: Collection[CanaryKind], count: int, choose_length: bool) -> None:
+    def _learn(self, kinds: Collection[CanaryKind], relearn: CanarySeries | None) -> None:
+        """Learn references; commissioning also makes canaries as long as they have to be."""
         commission = self._phone.facts.commission
-        known = {} if commission is None or choose_length else commission.canary_seconds
+        known = {} if commission is None or relearn else commission.canary_seconds
         seconds = {kind: known.get(kind, SECONDS) for kind in kinds}
+        count, longest_s = relearn or QUICK_SERIES
+        self._run(seconds, seconds)  # the first canaries only warm up
         learned = self._learn_series(seconds, count)
-        while choose_length and (longer := _longer(learned)):
+        while relearn and (longer := _longer(learned, longest_s)):
             learned |= self._learn_series(longer, count)
         for kind, reference in learned.items():
             self._remember(kind, reference)
@@ -107,12 +110,11 @@ class CanaryRounds:
     def _learn_series(
         self, seconds: Mapping[CanaryKind, float], count: int
     ) -> dict[CanaryKind, CanaryReference]:
-        """Learn from a series of canaries; the first one only warms up, and does not count."""
+        """Learn from a series of canaries."""
         series: dict[CanaryKind, list[float]] = {kind: [] for kind in seconds}
-        for number in range(count + 1):
+        for _ in range(count):
             self._send_heartbeat()
-            times_ms = self._run(seconds, seconds)
-            for kind, time_ms in times_ms.items() if number else ():
+            for kind, time_ms in self._run(seconds, seconds).items():
                 series[kind].append(time_ms)
         learned = {kind: learn_reference(series[kind], length) for kind, length in seconds.items()}
         return {kind: reference for kind, reference in learned.items() if reference is not None}
@@ -147,9 +149,11 @@ class CanaryRounds:
         return {kind: time_ms for kind, time_ms in times_ms.items() if time_ms is not None}
 
 
-def _longer(learned: Mapping[CanaryKind, CanaryReference]) -> dict[CanaryKind, float]:
+def _longer(
+    learned: Mapping[CanaryKind, CanaryReference], longest_s: float
+) -> dict[CanaryKind, float]:
     """The new lengths of the canaries that have to be longer."""
-    chosen = {kind: choose_seconds(reference) for kind, reference in learned.items()}
+    chosen = {kind: choose_seconds(reference, longest_s) for kind, reference in learned.items()}
     return {kind: length for kind, length in chosen.items() if length > learned[kind].seconds}
 
 

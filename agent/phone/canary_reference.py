@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, median
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -25,6 +26,16 @@ LIMIT_ERRORS = 4.0  # standard errors
 ALLOWANCE_MIN, ALLOWANCE_SPREADS = 0.0075, 1.5
 SUM_MIN, SUM_SPREADS = 0.05, 8.0
 SUM_KEPT = 1.5  # times its limit at most, so that a repaired phone is soon trusted again
+
+
+class CanarySeries(NamedTuple):
+    """How a reference is learned: from how many canaries, and how long they may become."""
+
+    canaries: int
+    seconds_max: float
+
+
+FULL_SERIES, QUICK_SERIES = CanarySeries(6, SECONDS_MAX), CanarySeries(4, SECONDS_MAX / 2)
 
 
 class CanaryReference(WireModel):
@@ -93,12 +104,12 @@ def learn_reference(times_ms: Sequence[float], seconds: float = SECONDS) -> Cana
     return CanaryReference(ms=middle_ms, spread=spread, count=len(times_ms), seconds=seconds)
 
 
-def choose_seconds(learned: CanaryReference) -> float:
+def choose_seconds(learned: CanaryReference, longest_s: float = SECONDS_MAX) -> float:
     """The length with which the canary may show SHOWN_CHANGE: as it is, or at least doubled."""
     factor = (learned.detectable / SHOWN_CHANGE) ** 2
     if factor <= 1:
         return learned.seconds
-    return min(learned.seconds * max(factor, 2.0), SECONDS_MAX)
+    return min(learned.seconds * max(factor, 2.0), longest_s)
 
 
 @dataclass(frozen=True)
