@@ -141,7 +141,8 @@ def _notes(table: "ClientTable", advice: "Recommendation", count: int) -> list[s
 
 
 def _interval(estimate: "RoundEstimate") -> str:
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    value, low, high = (float(f"{number:.3g}") for number in vars(estimate).values())
+    return f"{value:g} ({low:g} to {high:g})"
 
 
 def _json_document(table: "ClientTable", advice: "Recommendation") -> dict[str, object]:

@@ -100,7 +100,8 @@ def simulate(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     REACHED counts the seeds in which the target accuracy was reached; HEAT is the mean thermal
     state of the chosen phones (1: at their sustained speed); UNFAIRNESS is the Gini coefficient
-    of the clients' participation; the last two columns are means per seed.
+    of the clients' participation; the last two columns are means per seed. A ratio with ≤ or ≥ is
+    a bound: random or the policy did not reach the accuracy with some seeds.
 
     \b
     Examples:
@@ -213,8 +214,9 @@ def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     Every cell is the time to the target accuracy relative to random, which asks 1.3 times the
     phones it needs, with a 95 % interval over paired seeds, and the seeds in which the accuracy
-    was reached. HEAT and ROUNDS are those of random. The second table shows what each term of our
-    policy is worth: the time without the term relative to the time with it.
+    was reached; ≥ and ≤ mark bounds where it was not. HEAT and ROUNDS are those of random. The
+    second table shows what each term of our policy is worth: the time without the term relative to
+    the time with it. --json also has the energy.
 
     Example: farm select contest demo --scenario noise --seeds 10
     """

@@ -104,7 +104,7 @@ def _select_case(
         labels = ", ".join(sorted({run.case.label for run in runs}))
         raise InvalidRequest(f"no run has this workload and batch; choose from {labels}")
     if len(cases) > 1:
-        labels = ", ".join(sorted(cases))
+        labels = ", ".join(sorted({run.case.label for run in on_cpu or kept}))
         raise InvalidRequest(
             f"the sweep has several workloads; choose one with --workload and --batch: {labels}"
         )

@@ -120,7 +120,7 @@ def read_rounds(contents: Mapping[str, bytes], _: float, __: int) -> ConsumerRou
 
 CSV = Consumer(
     name="csv",
-    title="a CSV table",
+    title="The CSV table",
     conventions=(
         "column names contain the unit; low and high are the ends of 95 % intervals",
         "round_s: work of a round of samples_per_round, in the duty cycle of the export",
