@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
 MANIFEST = "manifest.json"
-BYTES_MAX = 240 * 1024
+BYTES_MAX = 300 * 1024
 ZIG = (sys.executable, "-m", "ziglang")
 BIONIC_ONLY = "runner/bionic.c"
 
