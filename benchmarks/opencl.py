@@ -1,4 +1,4 @@
-"""Benchmarks our OpenCL kernels: products next to CLBlast and numpy, and training on the device.
+"""Benchmarks our OpenCL kernels: products next to CLBlast and numpy, training, submission.
 
     python -m benchmarks.opencl [--device NUMBER|TEXT] [--part products] [--sizes 128,256]
 
@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.opencl_clblast import clblast_product, tuned_product
+from benchmarks.opencl_submission import compare_submissions
 from kernels.autotuner import MatmulShape, TunedMatmul
 from kernels.harness.device_tuning import tune_all
 from kernels.harness.launch_timing import load_average, measure_peaks, time_in_turns
@@ -35,7 +36,7 @@ from workloads.models.perceptrons import WIDTHS
 
 RAGGED = 1  # the ragged product is this much smaller
 NAIVE_UP_TO = 512  # larger naive products take minutes
-PARTS = ("products", "perceptrons", "networks")
+PARTS = ("products", "perceptrons", "submission", "networks")
 KERNEL_ONLY = "packed, without packing"
 Others = Mapping[str, Callable[[], None]]
 
@@ -65,6 +66,9 @@ def main() -> None:
                 _compare_with_tuned_clblast(device, best, options.rounds, options.clblast)
     if "perceptrons" in parts:
         _train_perceptrons(device, options.rounds)
+    if "submission" in parts:
+        for line in compare_submissions(device, options.rounds):
+            print(line, flush=True)
     if "networks" in parts:
         _train_networks(device, options.rounds)
 

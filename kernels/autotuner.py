@@ -20,7 +20,7 @@ from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 
 FORMAT = "farmhand-tuned 2"
-SOURCE_FILE = "sgemm.cl"
+COMMON_FILE = "sgemm_common.cl"  # built in front of the file of each variant
 BYTES_MAX = 256 * 1024
 FINALISTS = 3
 _EXPLORED_VARIANTS = 2  # variants whose parameters are varied
@@ -241,7 +241,9 @@ def _sides(shape: MatmulShape) -> tuple[int, int, int]:
 @cache
 def kernels_digest() -> str:
     """Hash the kernels that are tuned."""
-    return digest_of_bytes((files("kernels") / "opencl" / SOURCE_FILE).read_bytes())
+    folder = (files("kernels") / "opencl").iterdir()
+    sources = sorted((file.name, file) for file in folder if file.name.startswith("sgemm_"))
+    return digest_of_bytes(b"".join(file.read_bytes() for _, file in sources))
 
 
 @dataclass(frozen=True)

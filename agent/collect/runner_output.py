@@ -73,6 +73,7 @@ class OpenCLRecord(RunnerRecord):
     copy_ns: Count
     programs: Count
     tuned: Count
+    recorded: Count = 0
 
 
 class StepWindow(RunnerRecord):
@@ -155,6 +156,7 @@ class DoneRecord(RunnerRecord):
     fallbacks: Count | None = None
     answer_error: float | None = None
     first_step_ns: Count | None = None
+    note: str = Field(default="", max_length=256)
 
 
 class ResumeRecord(RunnerRecord):

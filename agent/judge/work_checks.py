@@ -13,6 +13,7 @@ from workloads.data_columns import BATCHES
 from workloads.protocol.metrics import Source
 from workloads.protocol.verdict import Reason, ReasonCode
 from workloads.step_cost import StepCost
+from workloads.text import safe_text
 
 ANSWER_ERROR_MAX = 1e-5  # relative to the terms: some dozens of roundings in single precision
 
@@ -46,6 +47,10 @@ def work_objections(claimed: ClaimedWork) -> Iterator[Reason]:
     yield from _check_answer(claimed)
     if claimed.done.fallbacks:
         yield Reason.void(ReasonCode.BACKEND_FALLBACK, count=claimed.done.fallbacks)
+    if claimed.done.note:
+        yield Reason.remark(
+            ReasonCode.COMMAND_BUFFERS_UNUSED, why=safe_text(claimed.done.note, 120)
+        )
 
 
 def _check_loss(claimed: ClaimedWork) -> Iterator[Reason]:

@@ -353,16 +353,13 @@ bool executor_open_device(struct executor *executor, const struct device_setting
 }
 
 void executor_run(struct executor *executor, int first, int last) {
+    if (executor->device != NULL) {
+        device_run(executor->device, first, last, &executor->exec);
+        return;
+    }
     for (int i = first; i < last; i++) {
         const struct op *op = &executor->plan->op[i];
-        if (executor->device != NULL) {
-            device_run(executor->device, op, &executor->exec);
-        } else {
-            op->kind->run(op, &executor->exec);
-        }
-    }
-    if (executor->device != NULL) {
-        device_flush(executor->device);
+        op->kind->run(op, &executor->exec);
     }
 }
 

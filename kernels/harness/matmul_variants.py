@@ -1,4 +1,4 @@
-"""The variants of the matrix product: each kernel of sgemm.cl with the launches that it needs.
+"""The variants of the matrix product: the kernel of each, with the launches that it needs.
 
 A sweep and the runner's --kernel name those of workloads/run_options.py. The others (TUNER_ONLY)
 are for tuning files: the tuner chooses among them, and a sweep says `tuned`.
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernels.autotuner import SOURCE_FILE, MatmulShape
+from kernels.autotuner import COMMON_FILE, MatmulShape
 from kernels.harness.opencl_device import Device, Floats, KernelLaunch, KernelProgram
 from workloads.protocol.faults import InvalidRequest
 
@@ -25,6 +25,7 @@ class MatmulVariant:
     """One way to compute a product, and the parameters that its kernel is built with."""
 
     name: str
+    file: str
     text: str
     prepare: Callable[["MatmulSetup"], Launches]
     params: Mapping[str, int] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class MatmulSetup:
         params = self.variant.params.items()
         defines |= {name: value for name, value in params if name not in GROUP_PARAMS}
         options = [f"-D{name}={value}" for name, value in defines.items()]
-        return self.device.program(SOURCE_FILE, options)
+        return self.device.program(f"{COMMON_FILE} {self.variant.file}", options)
 
     def bind(
         self,
@@ -230,52 +231,68 @@ VARIANTS: dict[str, MatmulVariant] = {
     for variant in (
         MatmulVariant(
             "naive",
+            "sgemm_1_naive.cl",
             "one value per work item; every operand is loaded again and again",
             _plain("sgemm_naive"),
         ),
-        MatmulVariant("vector", "four values per work item (float4)", _plain("sgemm_vector", 4)),
         MatmulVariant(
-            "tiled", "tiles in local memory", _plain("sgemm_tiled", tiled=True), {"TILE": 16}
+            "vector",
+            "sgemm_2_vector.cl",
+            "four values per work item (float4)",
+            _plain("sgemm_vector", 4),
+        ),
+        MatmulVariant(
+            "tiled",
+            "sgemm_3_tiled.cl",
+            "tiles in local memory",
+            _plain("sgemm_tiled", tiled=True),
+            {"TILE": 16},
         ),
         MatmulVariant(
             "tiled_vector",
+            "sgemm_4_tiled_vector.cl",
             "local memory and float4: the best kernel of the study",
             _plain("sgemm_tiled_vector", 4, tiled=True),
             {"TILE": 32},
         ),
         MatmulVariant(
             "direct",
+            "sgemm_5_direct.cl",
             "a tile in registers, nothing packed: for small products, and for Mali",
             _register_tile("sgemm_direct", "NR"),
             {"MR": 4, "NR": 16},
         ),
         MatmulVariant(
             "dots",
+            "sgemm_6_dots.cl",
             "dot products of rows: for small products with B transposed",
             _register_tile("sgemm_dots", "NC"),
             {"MR": 3, "NC": 4},
         ),
         MatmulVariant(
             "packed",
+            "sgemm_7_packed.cl",
             "a tile in registers over packed panels: for large products",
             _packed,
             {"MR": 6, "NR": 16, "PANELS": 4, "PACK_A": 0},
         ),
         MatmulVariant(
-            "image",
-            "B as an image: for Adreno",
-            _image,
-            {"MR": 8, "GX": 8, "GY": 1},
-            needs_images=True,
-            batched=False,
-        ),
-        MatmulVariant(
             "half",
+            "sgemm_8_half.cl",
             "panels stored as half, summed as float: for Adreno",
             _half,
             {"MR": 6, "NR": 16},
             batched=False,
             tolerance=2e-3,
+        ),
+        MatmulVariant(
+            "image",
+            "sgemm_9_image.cl",
+            "B as an image: for Adreno",
+            _image,
+            {"MR": 8, "GX": 8, "GY": 1},
+            needs_images=True,
+            batched=False,
         ),
     )
 }

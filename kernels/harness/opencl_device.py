@@ -87,12 +87,13 @@ class Device:
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         return cl.CommandQueue(self._context, properties=profiling)
 
-    def program(self, name: str, options: Sequence[str] = ()) -> "KernelProgram":
-        """Build a file of kernels/opencl, once per set of options."""
-        key = (name, *options)
+    def program(self, names: str, options: Sequence[str] = ()) -> "KernelProgram":
+        """Build files of kernels/opencl ("FILE", or "FILE FILE"), once per set of options."""
+        key = (names, *options)
         if key not in self._built:
-            source = (files("kernels") / "opencl" / name).read_text()
-            self._built[key] = self.program_from(source, name, options)
+            *before, name = names.split()
+            sources = [(files("kernels") / "opencl" / file).read_text() for file in (*before, name)]
+            self._built[key] = self.program_from("".join(sources), name, options)
         return self._built[key]
 
     def program_from(self, source: str, name: str, options: Sequence[str] = ()) -> "KernelProgram":

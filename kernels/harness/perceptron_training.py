@@ -104,12 +104,11 @@ def _train(
         engines = {count: stack.enter_context(engine_step(name, BATCH, count)) for count in threads}
         for _ in range(rounds):
             for step, _, result in prepared.values():
-                result.turns_s.append(_time_turn(device, step))
+                _time_turn(device, step, result)
             for count, engine in engines.items():
                 row.engine_s.setdefault(count, []).append(engine.seconds(40 * STEPS))
             on_round()
-    for step, net, result in prepared.values():
-        _add_device_times(device, step, result)
+    for _, net, result in prepared.values():
         result.loss_last = net.loss()
     row.load = load_average()
     return row
@@ -136,23 +135,25 @@ def _prepare(
     return step, net, result
 
 
-def _time_turn(device: Device, step: EnqueueStep) -> float:
+def _time_turn(device: Device, step: EnqueueStep, result: FeedResult) -> None:
+    """Add a turn; the times by the clock of the device are those of the fastest turn."""
     events = StepEvents()  # kept until the end: dropping the event of a copy waits for it
     start = time.perf_counter()
     for number in range(STEPS):
         step(number, events)
     device.finish()
-    return (time.perf_counter() - start) / STEPS
+    result.turns_s.append((time.perf_counter() - start) / STEPS)
+    if result.turns_s[-1] == result.step_s:
+        result.kernels_s = sum(timing_of(event).executed_s for event in events.kernels) / STEPS
+        result.copies_s = sum(timing_of(event).executed_s for event in events.copies) / STEPS
 
 
-def _add_device_times(device: Device, step: EnqueueStep, result: FeedResult) -> None:
-    """Run a turn again, for the times by the clock of the device."""
-    events = StepEvents()
-    for number in range(STEPS):
-        step(number, events)
-    device.finish()
-    result.kernels_s = sum(timing_of(event).executed_s for event in events.kernels) / STEPS
-    result.copies_s = sum(timing_of(event).executed_s for event in events.copies) / STEPS
+def time_feed(device: Device, widths: tuple[int, ...], feed: str, rounds: int) -> FeedResult:
+    """Time one perceptron with one feed."""
+    step, _, result = _prepare(device, widths, feed)
+    for _ in range(rounds):
+        _time_turn(device, step, result)
+    return result
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Checks of the kernels for sequences: embedding, LSTM, attention and softmax.
 
-The products between these kernels are those of sgemm.cl, which matmul_check.py checks.
+The products between these kernels are variants of sgemm_common.cl, which matmul_check.py checks.
 """
 
 from collections.abc import Iterator

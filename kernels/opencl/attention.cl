@@ -1,7 +1,7 @@
 /* attention.cl - scale and mask of attention scores (samples, heads, steps, steps).
  *
- * The products are those of sgemm.cl, one per sample and head. One work item per score. A causal
- * mask hides the keys of later time steps. */
+ * The products are variants of sgemm_common.cl, one per sample and head. One work item per score. A
+ * causal mask hides the keys of later time steps. */
 
 /* In place: scaled where a key is visible, else so low that softmax makes it 0. */
 kernel void mask_scores(int count, int steps, int causal, float scale, global float *scores) {

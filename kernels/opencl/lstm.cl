@@ -1,8 +1,8 @@
 /* lstm.cl - one time step of an LSTM over (samples, steps, units), forward and backward.
  *
- * The products with the weights are those of sgemm.cl; these kernels do what lies between two
- * products. Gates are in the order input, forget, cell, output, `units` values each. One work item
- * per sample and unit. */
+ * The products with the weights are variants of sgemm_common.cl; these kernels do what lies between
+ * two products. Gates are in the order input, forget, cell, output, `units` values each. One work
+ * item per sample and unit. */
 
 float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 

@@ -253,6 +253,7 @@ int info_main(void) {
     write_names(&out, "kernels", KERNEL_NAMES);
     write_names(&out, "feeds", FEED_NAMES);
     write_names(&out, "inputs", INPUT_NAMES);
+    write_names(&out, "submissions", SUBMISSION_NAMES);
     json_raw(&out, "provenance", provenance());
     json_end(&out);
     return jsonl_flush(&out) ? STATUS_DONE : (int)fault.status;

@@ -77,17 +77,18 @@ static bool parse_options(char **word, const struct option *options, struct faul
 
 /* Options whose values are names. */
 struct names {
-    const char *feed, *input;
+    const char *feed, *input, *submission;
 };
 
-static const struct names DEFAULT_NAMES = {"resident", "memory"};
+static const struct names DEFAULT_NAMES = {"resident", "memory", "step"};
 
 /* The options of every command that may use a device. */
-#define OPENCL_OPTIONS(device, feed_name)                                                          \
+#define OPENCL_OPTIONS(device, names)                                                              \
     {"--kernels", .text = &(device).kernels}, {"--tuned", .text = &(device).tuned},                \
         {"--device", .integer = &(device).number}, {"--fallback", .text = &(device).fallback},     \
-        {"--kernel", .text = &(device).kernel, .names = KERNEL_NAMES}, {                           \
-        "--feed", .text = &(feed_name), .names = FEED_NAMES                                        \
+        {"--kernel", .text = &(device).kernel, .names = KERNEL_NAMES},                             \
+        {"--feed", .text = &(names).feed, .names = FEED_NAMES}, {                                  \
+        "--submit", .text = &(names).submission, .names = SUBMISSION_NAMES                         \
     }
 
 /* Sets the default of --kernels, the folder of the plan, and checks what depends on two options. */
@@ -96,6 +97,7 @@ static bool finish_device_settings(const char *plan, const struct names *names,
     static char folder[PATH_BYTES];
     const char *slash = strrchr(plan, '/');
     device->feed = (enum feed)number_of(names->feed, FEED_NAMES);
+    device->submission = (enum submission)number_of(names->submission, SUBMISSION_NAMES);
     if (device->feed == FEED_PRELOADED && strcmp(names->input, "storage") == 0) {
         return fault_set(fault, STATUS_USAGE,
                          "--feed preloaded reads no batch from storage; use --feed resident");
@@ -139,7 +141,7 @@ static int run_command(char **word, struct fault *fault) {
         {"--input", .text = &names.input, .names = INPUT_NAMES},
         {"--checkpoint", .text = &settings.checkpoint},
         {"--checkpoint-s", .real = &settings.checkpoint_s},
-        OPENCL_OPTIONS(settings.device, names.feed),
+        OPENCL_OPTIONS(settings.device, names),
         {.name = NULL},
     };
     if (!parse_options(word + 2, options, fault) ||
@@ -156,7 +158,7 @@ static int dump_command(char **word, struct fault *fault) {
     const struct option options[] = {
         {"--steps", .integer = &settings.steps},
         {"--data", .text = &settings.data},
-        OPENCL_OPTIONS(settings.device, names.feed),
+        OPENCL_OPTIONS(settings.device, names),
         {.name = NULL},
     };
     return parse_options(word + 2, options, fault) &&
@@ -171,7 +173,7 @@ static int tune_command(char **word, struct fault *fault) {
     const struct option options[] = {
         {"--launches", .integer = &settings.launches},
         {"--rounds", .integer = &settings.rounds},
-        OPENCL_OPTIONS(settings.device, names.feed),
+        OPENCL_OPTIONS(settings.device, names),
         {.name = NULL},
     };
     settings.device.kernels = word[0];

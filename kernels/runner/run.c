@@ -141,6 +141,7 @@ void write_device(struct jsonl_writer *out, const struct device_facts *facts) {
     json_int(out, "copy_ns", facts->copy_ns);
     json_int(out, "programs", facts->programs);
     json_int(out, "tuned", facts->tuned);
+    json_int(out, "recorded", facts->recorded);
     json_end(out);
 }
 
@@ -253,6 +254,9 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_int(&state->out, "moved", changed);
     json_int(&state->out, "fallbacks",
              state->executor.device == NULL ? 0 : device_facts(state->executor.device)->fallbacks);
+    if (state->executor.device != NULL && *device_facts(state->executor.device)->note != '\0') {
+        json_string(&state->out, "note", device_facts(state->executor.device)->note);
+    }
     json_real(&state->out, "answer_error", answer_error < 0 ? NAN : answer_error);
     json_int(&state->out, "first_step_ns", state->first_step_ns);
     if (state->settings->checkpoint != NULL) {

@@ -14,7 +14,7 @@
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
  *   runner tune DIR       [--launches N] [--rounds N] [OPENCL]
  * OPENCL stands for       [--kernels DIR] [--tuned FILE] [--device N] [--fallback cpu]
- *                         [--kernel NAME] [--feed NAME]
+ *                         [--kernel NAME] [--feed NAME] [--submit NAME]
  *
  * Any other argument is the fault "usage", and nothing is read or written before that.
  *
@@ -48,6 +48,7 @@
  *     {"line":"info","contract":1,"runner":"farmhand 0.1.0","abi":"arm64-v8a",
  *      "backends":["cpu"],"features":["asimd","fp16"],"opencl":[],
  *      "kernels":["naive", ...],"feeds":["copied", ...],"inputs":["memory","storage"],
+ *      "submissions":["step", ...],
  *      "provenance":{"time":P,"clock":P,"heat":P,"energy":P}}
  *   backends    what a plan may use here; "opencl" is among them where a device was found
  *   features    processor features that may matter for speed
@@ -56,7 +57,8 @@
  *               "units":N,"global_bytes":N,"max_alloc_bytes":N,"local_bytes":N,"max_group":N,
  *               "images":true}.
  *               A library that crashes, hangs or lists no devices gives [].
- *   kernels, feeds, inputs  the names that --kernel, --feed and --input take
+ *   kernels, feeds, inputs, submissions
+ *               the names that --kernel, --feed, --input and --submit take
  *   provenance  where the metrics of each family come from on this phone. P is null (there are no
  *               such metrics) or one of
  *     {"source":"phone"}                                     measured on a phone
@@ -106,9 +108,10 @@
  *     {"line":"input","source":"storage","direct":true,"batch_bytes":B}     of --input storage only
  *         whether reads bypass the page cache, and the bytes read per step.
  *     {"line":"device","platform":"...","device":"...","version":"...","driver":"...",
- *      "build_ns":B,"copy_ns":C,"programs":N,"tuned":N}                    of an OpenCL plan only
+ *      "build_ns":B,"copy_ns":C,"programs":N,"tuned":N,"recorded":N}       of an OpenCL plan only
  *         the device; the time to build the kernels and to copy the initial values; the number of
- *         programs, and of matrix products that found their parameters in --tuned.
+ *         programs, of matrix products that found their parameters in --tuned, and of parts of a
+ *         step that are recorded in command buffers.
  *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B,
  *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE],"device_ns":[COPY,QUEUE,COMPUTE],
  *      "loss":L}                                                                       repeated
@@ -119,8 +122,9 @@
  *         distinguished. device_ns is in the windows of an OpenCL plan: D by the clock of the
  *         device. COPY moved data and COMPUTE ran kernels (both from start to end), QUEUE is the
  *         time in which a command waited in the queue while nothing ran. They do not overlap; the
- *         rest of D is the host's. Null where the timestamps of the device make no sense. L is the
- *         mean loss of the N steps; absent for a workload without a loss, and on a simulated phone.
+ *         rest of D is the host's. Of recorded kernels, COMPUTE includes the time between them.
+ *         Null where the timestamps of the device make no sense. L is the mean loss of the N steps;
+ *         absent for a workload without a loss, and on a simulated phone.
  *     {"line":"trace","step":I,"t_ns":T,"first":F,"ends_ns":[E, ...]}            between windows
  *         operation F + k of the header ended E[k] ns after T, the time at which the first of them
  *         began; -1: it did not run. A step with many operations takes several records. A traced
@@ -149,6 +153,7 @@
  *         for a workload without such a product. first_step_ns is the time from "hello" to the end
  *         of the first step, warm-up included. With --checkpoint, "digest" is a hash of all
  *         parameters and the state of the optimizer; steps and ns include those before a resume.
+ *         "note" says why the command buffers of the device are not used, if it has any.
  *   or, at any point, a fault record as the last one. A training workload that changed no parameter
  *   is the fault "wrong_answer", never "done": a framework that silently skips the optimizer would
  *   win every benchmark. The same holds for a loss that is not finite.
@@ -212,15 +217,24 @@
  *                      writes its batch into mapped memory. resident (default): a step copies its
  *                      batch to the device. preloaded: the whole data set is on the device before
  *                      the first step, and a step only selects its batch there.
+ *     --submit NAME    step (default): the kernels of a phase are recorded in a command buffer,
+ *                      where the device has cl_khr_command_buffer, and submitted as one command.
+ *                      Kernels with an argument that changes in every step (the batch of
+ *                      preloaded, dropout, Adam) are launched singly between them. Command buffers
+ *                      that compute a wrong result, take longer than launches, or have timestamps
+ *                      that do not cover their kernels are not used. recorded: they are used even
+ *                      if slow or with such timestamps, and device_ns is null then. launch: all
+ *                      kernels are launched singly, with arguments that were set before the first
+ *                      step, as in every traced step. The results are the same.
  *     --fallback cpu   let the CPU execute operations that the device lacks; each is counted, and
  *                      its copies are COPY. Without it, such a plan is the fault "unsupported".
  *   A tuning file is text, one record per line, and is valid for one device only:
  *     farmhand-tuned 2
  *     device NAME<TAB>VERSION<TAB>DRIVER            as in info; on another device: "unsupported"
- *     kernels DIGEST                                of sgemm.cl; the runner does not check it
+ *     kernels DIGEST                                of sgemm_*.cl; the runner does not check it
  *     sgemm M N K TA TB VARIANT [NAME=VALUE ...]    the fastest for op(A) op(B) of this size
  *   VARIANT is naive, vector, tiled, tiled_vector, direct, dots, packed, image or half; the names
- *   are definitions that sgemm.cl is built with (MR, NR, TILE ...), and GX and GY, the shape of a
+ *   are definitions that it is built with (MR, NR, TILE ...), and GX and GY, the shape of a
  *   work group. A product uses the record with the same transposes that is nearest in size, and a
  *   rule of thumb where there is none.
  *

@@ -218,6 +218,7 @@ def with_done(
         ({"macs": None}, Validity.VOID, ReasonCode.COUNT_MISSING),
         ({"fallbacks": 2}, Validity.VOID, ReasonCode.BACKEND_FALLBACK),
         ({"answer_error": 0.01}, Validity.VOID, ReasonCode.ANSWER_WRONG),
+        ({"note": "wrong\x1b"}, Validity.VALID, ReasonCode.COMMAND_BUFFERS_UNUSED),
     ],
 )
 def test_a_run_that_did_other_work_is_void(

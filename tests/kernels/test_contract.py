@@ -377,6 +377,7 @@ def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
         ("run plan dir --kernel direct", 2, "usage"),
         ("run plan dir --feed buffered", 2, "usage"),
         ("run plan dir --input disk", 2, "usage"),
+        ("run plan dir --submit all", 2, "usage"),
         ("run plan dir --feed preloaded --input storage", 2, "usage"),
         ("info please", 2, "usage"),
         ("run none dir", 3, "bad_plan"),
@@ -410,6 +411,7 @@ def test_info_lists_the_names_that_options_take(ready: RunnerHome) -> None:
     assert tuple(info["kernels"]) == RUN_OPTIONS["kernel"].choices
     assert tuple(info["feeds"]) == RUN_OPTIONS["feed"].choices
     assert tuple(info["inputs"]) == RUN_OPTIONS["input"].choices
+    assert info["submissions"] == ["step", "launch", "recorded"]
 
 
 def test_options_of_opencl_do_not_change_a_plan_for_the_cpu(ready: RunnerHome) -> None:

@@ -38,10 +38,7 @@ def test_pocl_needs_no_linker_of_the_system(tmp_path: Path, device_number: str) 
     assert not list(tmp_path.iterdir())
 
 
-_OTHERS = (
-    "sgemm.cl",
-    "peak.cl",
-)  # the matmul variants have their own check, and peaks have no result
+_OTHERS = ("sgemm_", "peak.cl")  # matmul variants have their own check, and peaks have no result
 # One set of parameters for all, so that a shape is built once.
 _PARAMS = {"TILE": 8, "MR": 4, "NR": 16, "NC": 3, "PANELS": 2, "PACK_A": 0}
 
@@ -77,7 +74,7 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
 
 def test_every_kernel_is_checked() -> None:
     entry = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
-    files = [file for file in (ROOT / "kernels/opencl").iterdir() if file.name not in _OTHERS]
+    files = [f for f in (ROOT / "kernels/opencl").iterdir() if not f.name.startswith(_OTHERS)]
     defined = {name for file in files for name in entry.findall(file.read_text())}
     assert defined == {check.entry for check in training_checks(seed=5)}
 

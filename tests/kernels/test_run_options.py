@@ -53,6 +53,7 @@ def test_workloads_runner_and_harness_have_the_same_names() -> None:
         ["--kernel", ""],
         ["--feed", "buffered"],  # only the harness has it
         ["--feed", "Copied"],
+        ["--submit", "all"],
         ["--input", "disk"],
         ["--input"],
         ["--feed", "preloaded", "--input", "storage"],

@@ -29,7 +29,7 @@ def ready(start_phone: StartPhone) -> AdbPhone:
 
 def make_ready(phone: AdbPhone, workload: str = "mlp-4") -> AdbPhone:
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
-    phone.put(f"{HOME}/kernels/sgemm.cl", b"")
+    phone.put(f"{HOME}/kernels/sgemm_common.cl", b"")
     put_plan(phone, workload)
     phone.out(f"mkdir -p {HOME}/dir")
     return phone

@@ -17,7 +17,7 @@ def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
     """A phone with a runner, kernels, a plan for the GPU and one for the cores."""
     with start_bench(host, tmp_path) as bench:
         bench.adb_phone.put(f"{HOME}/runner", RUNNER, 0o755)
-        bench.adb_phone.put(f"{HOME}/sgemm.cl", b"")
+        bench.adb_phone.put(f"{HOME}/sgemm_common.cl", b"")
         for name, backend in (("plan", "opencl"), ("cores", "cpu")):
             plan = lower(bind("mlp-4", {}, backend=backend), 1)  # type: ignore[arg-type]
             bench.adb_phone.put(f"{HOME}/{name}", plan)

@@ -18,6 +18,7 @@ REASON_ADVICE = {
     "answer_error_missing": _CHECK_WORKLOAD,
     "answer_wrong": "The product is wrong on this phone: report it with `farm trial logs`.",
     "backend_fallback": "Use a model whose operations the backend has, or `backend: cpu`.",
+    "command_buffers_unused": _REMARK,
     "wrong_cores": "See `farm phone show`: the shell of an unrooted phone may have few cores.",
     "thread_on_other_cores": "The program moved a thread itself; disable its own thread pinning.",
     "utilisation_clamped": "Only root can lift this limit; use pinned clocks on rooted phones.",

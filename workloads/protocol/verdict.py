@@ -39,6 +39,7 @@ class ReasonCode(StrEnum):
     ANSWER_ERROR_MISSING = "answer_error_missing"
     ANSWER_WRONG = "answer_wrong"
     BACKEND_FALLBACK = "backend_fallback"
+    COMMAND_BUFFERS_UNUSED = "command_buffers_unused"
     # Cores
     WRONG_CORES = "wrong_cores"
     THREAD_ON_OTHER_CORES = "thread_on_other_cores"
@@ -135,6 +136,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.ANSWER_ERROR_MISSING: "the runner did not report the error of its result",
     ReasonCode.ANSWER_WRONG: "the result has an error of {error:.1g} relative to its terms",
     ReasonCode.BACKEND_FALLBACK: "another backend executed {count} of the operations",
+    ReasonCode.COMMAND_BUFFERS_UNUSED: (
+        "kernels were launched one by one, not as command buffers: {why}"
+    ),
     ReasonCode.WRONG_CORES: "the runner ran on cores {actual} instead of {requested}",
     ReasonCode.THREAD_ON_OTHER_CORES: (
         "thread {tid} was allowed to run on cores {actual} instead of {requested}"

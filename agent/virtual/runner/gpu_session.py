@@ -54,6 +54,7 @@ class GpuSession:
             "copy_ns": round(self.copy_s * 1e9),
             "programs": self.programs,
             "tuned": self.tuned,
+            "recorded": 0,
         }
 
 
@@ -74,7 +75,7 @@ class SessionOpener:
         self._check_memory(device, plan, options.feed)
         self._check_kernels(options.kernels or plan_folder, uid)
         if self._driver.build_error:
-            text = f"sgemm.cl does not build for {device.device}: {self._driver.build_error}"
+            text = f"sgemm_common.cl does not build for {device.device}: {self._driver.build_error}"
             raise RunnerFailure(RunnerExit.DEVICE, text)
         kinds = [op.kind for op in plan.ops]
         programs = len(set(kinds)) + (_TRANSPOSITIONS - 1) * ("matmul" in kinds)

@@ -36,6 +36,7 @@ from agent.virtual.twin.simulated_provenance import provenance_by_family
 RUNNER_MARK = b"farmhand-runner"
 
 _INPUTS = ("memory", "storage")
+_SUBMISSIONS = ("step", "launch", "recorded")
 # Options of `run` with text values, and their choices.
 _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "--data": (),  # accepted and ignored: a phone that computes nothing needs no data
@@ -46,6 +47,7 @@ _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "--fallback": ("cpu",),  # a virtual GPU lacks no operation
     "--kernel": KERNELS,
     "--feed": FEEDS,
+    "--submit": _SUBMISSIONS,
 }
 
 
@@ -94,6 +96,7 @@ def _print_info(call: CommandCall) -> int:
         "kernels": KERNELS,
         "feeds": FEEDS,
         "inputs": _INPUTS,
+        "submissions": _SUBMISSIONS,
         # of any run: that of the backend whose error is known least
         "provenance": provenance_by_family(call.phone.profile, None, backends[-1]),
     }

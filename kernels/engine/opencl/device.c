@@ -10,6 +10,12 @@ const char *const FEED_NAMES[FEEDS + 1] = {
     [FEED_PRELOADED] = "preloaded",
 };
 
+const char *const SUBMISSION_NAMES[SUBMISSIONS + 1] = {
+    [SUBMIT_STEP] = "step",
+    [SUBMIT_LAUNCH] = "launch",
+    [SUBMIT_RECORDED] = "recorded",
+};
+
 const char *const KERNEL_NAMES[] = {"naive",  "vector", "tiled", "tiled_vector",
                                     "packed", "tuned",  NULL};
 
@@ -30,11 +36,9 @@ struct device *device_open(const struct plan *plan, const struct dataset *datase
 const struct device_facts *device_facts(const struct device *device) {
     return (const void *)device;
 }
-void device_run(struct device *device, const struct op *op, struct exec_context *exec) {
-    (void)device;
-    op->kind->run(op, exec);
+void device_run(struct device *device, int first, int last, struct exec_context *exec) {
+    (void)device, (void)first, (void)last, (void)exec;
 }
-void device_flush(struct device *device) { (void)device; }
 void device_wait(struct device *device, bool loss) { (void)device, (void)loss; }
 void device_fetch(struct device *device, const struct tensor *tensor) {
     (void)device, (void)tensor;
@@ -54,12 +58,19 @@ bool device_check(const struct device *device, struct fault *fault) {
 #include "../os.h"
 #include "session.h"
 
+/* Operations that are submitted as one command. */
+struct part {
+    cl_handle recorded; /* NULL: none begins with this operation */
+    int last;           /* the operation after it */
+};
+
 struct device {
     struct session session;
     const struct plan *plan;
     cl_handle arena[ARENAS];
-    cl_handle *memory; /* of every tensor: a sub-buffer of its arena */
-    int *first;        /* the first launch of every operation, and the end of the list */
+    cl_handle *memory;  /* of every tensor: a sub-buffer of its arena */
+    int *first;         /* the first launch of every operation, and the end of the list */
+    struct part *parts; /* by their first operation */
     bool *falls_back;
     enum feed feed;
     /* The host overwrites within a step what it copies to the device, so it waits for every
@@ -193,6 +204,39 @@ static bool allocate_timestamps(struct device *device, struct fault *fault) {
                      "not enough memory for %d timestamps; close other programs", room);
 }
 
+/* Whether an operation only launches kernels, with the same arguments in every step. */
+static bool is_recordable(const struct device *device, int op) {
+    for (int i = device->first[op]; i < device->first[op + 1]; i++) {
+        if (device->session.launch[i].per_step != PER_STEP_NONE) {
+            return false;
+        }
+    }
+    return !device->falls_back[op] && device->first[op] < device->first[op + 1];
+}
+
+/* Records the operations of a phase between two that cannot be recorded. A driver that cannot
+ * record a part gets no recorded parts at all. */
+static void record_parts(struct device *device) {
+    struct session *session = &device->session;
+    const struct plan *plan = device->plan;
+    for (int first = 0, last; first < plan->ops; first = last + (last == first)) {
+        for (last = first; last < plan->ops && plan->op[last].phase == plan->op[first].phase &&
+                           is_recordable(device, last);) {
+            last++;
+        }
+        int launches = device->first[last] - device->first[first];
+        if (launches > 1 && session->records) {
+            device->parts[first] = (struct part){
+                session_record(session, &session->launch[device->first[first]], launches), last};
+            session->facts.recorded++;
+        }
+    }
+    if (!session->records) {
+        memset(device->parts, 0, (size_t)plan->ops * sizeof *device->parts);
+        session->facts.recorded = 0;
+    }
+}
+
 /* Copies the tensors that have initial values other than zero. */
 static bool copy_initial_values(struct device *device, struct fault *fault) {
     struct session *session = &device->session;
@@ -218,6 +262,7 @@ struct device *device_open(const struct plan *plan, const struct dataset *datase
     if (device == NULL ||
         (device->memory = calloc((size_t)plan->tensors + 1, sizeof *device->memory)) == NULL ||
         (device->first = calloc(ops, sizeof *device->first)) == NULL ||
+        (device->parts = calloc(ops, sizeof *device->parts)) == NULL ||
         (device->falls_back = calloc(ops, sizeof *device->falls_back)) == NULL) {
         fault_set(fault, STATUS_OUT_OF_MEMORY,
                   "not enough memory for the launches of the plan; close other programs");
@@ -232,6 +277,10 @@ struct device *device_open(const struct plan *plan, const struct dataset *datase
                 (device->feed != FEED_PRELOADED || preload(device, dataset, fault)) &&
                 add_launches(device, settings->fallback != NULL, fault) &&
                 allocate_timestamps(device, fault) && copy_initial_values(device, fault);
+    if (fine && settings->submission != SUBMIT_LAUNCH && device->feed != FEED_COPIED) {
+        session_test_recording(&device->session, settings->submission == SUBMIT_RECORDED);
+        record_parts(device);
+    }
     return fine ? device : NULL;
 }
 
@@ -271,7 +320,7 @@ static void run_on_host(struct device *device, const struct op *op, struct exec_
     copy_operands(device, op->out, copies ? op->outs : 0, true, op->phase);
 }
 
-void device_run(struct device *device, const struct op *op, struct exec_context *exec) {
+static void run_op(struct device *device, const struct op *op, struct exec_context *exec) {
     struct session *session = &device->session;
     bool copied = device->feed == FEED_COPIED;
     if (is_load(op) && device->feed == FEED_MAPPED) {
@@ -289,7 +338,24 @@ void device_run(struct device *device, const struct op *op, struct exec_context 
     copy_operands(device, op->out, copied ? op->outs : 0, false, op->phase);
 }
 
-void device_flush(struct device *device) { device->session.cl.Flush(device->session.queue); }
+void device_run(struct device *device, int first, int last, struct exec_context *exec) {
+    struct session *session = &device->session;
+    for (int i = first; i < last;) {
+        struct part *part = &device->parts[i];
+        const struct op *op = &device->plan->op[i];
+        if (part->recorded != NULL && part->last <= last) {
+            if (session_submit(session, part->recorded, op->phase)) {
+                i = part->last;
+                continue;
+            }
+            part->recorded = NULL; /* its launches one by one, now and in the steps to come */
+            session->facts.recorded--;
+        }
+        run_op(device, op, exec);
+        i++;
+    }
+    session->cl.Flush(session->queue);
+}
 
 void device_wait(struct device *device, bool loss) {
     if (loss && device->plan->loss != NULL && device->feed != FEED_COPIED) {

@@ -1,7 +1,8 @@
 /* device.h - a plan on an OpenCL device: its tensors are there, its operations are launches.
  *
  * device_open() allocates all memory, builds all programs, and prepares the kernels of every
- * operation with their arguments. A step then only enqueues. Tensors have a place on the host too,
+ * operation with their arguments, in command buffers where the driver has them. A step then only
+ * enqueues. Tensors have a place on the host too,
  * at tensor->data: memory that is not touched until a value is copied there. With FEED_COPIED the
  * values on the host are those that count, and an operation borrows the memory of the device. */
 #ifndef FARMHAND_DEVICE_H
@@ -16,6 +17,10 @@ struct device;
 enum feed { FEED_COPIED, FEED_MAPPED, FEED_RESIDENT, FEED_PRELOADED, FEEDS };
 extern const char *const FEED_NAMES[FEEDS + 1];
 
+/* What is submitted to the device at once (runner.h, --submit). */
+enum submission { SUBMIT_STEP, SUBMIT_LAUNCH, SUBMIT_RECORDED, SUBMISSIONS };
+extern const char *const SUBMISSION_NAMES[SUBMISSIONS + 1];
+
 /* What --kernel takes, NULL at the end: variants of launch_matmul.c, and "tuned", the last one. */
 extern const char *const KERNEL_NAMES[];
 
@@ -26,6 +31,7 @@ struct device_settings {
     const char *fallback; /* "cpu": runs the operations that the device lacks; NULL: not allowed */
     const char *kernel;   /* the variant of every matrix product; NULL: tuned */
     enum feed feed;
+    enum submission submission;
 };
 
 /* What was opened, and what that cost. */
@@ -33,6 +39,8 @@ struct device_facts {
     struct opencl_device device;
     int64_t build_ns, copy_ns;
     int programs, tuned, fallbacks;
+    int recorded;   /* parts of a step that are one command each */
+    char note[160]; /* why command buffers are not used, where the driver has them; or empty */
 };
 
 /* The times of a step by the clock of the device (runner.h, "device_ns"). */
@@ -49,12 +57,10 @@ struct device *device_open(const struct plan *plan, const struct dataset *datase
                            const struct device_settings *settings, struct fault *fault);
 const struct device_facts *device_facts(const struct device *device);
 
-/* Enqueues one operation, or runs it on the host: load, and operations that fall back to the
- * CPU. */
-void device_run(struct device *device, const struct op *op, struct exec_context *exec);
-
-/* Submits what was enqueued so far. */
-void device_flush(struct device *device);
+/* Enqueues operations [first, last) and submits them. Those that were recorded together are one
+ * command if all of them are within this range. Load, and operations that fall back to the CPU, run
+ * on the host. */
+void device_run(struct device *device, int first, int last, struct exec_context *exec);
 
 /* Waits for everything enqueued, and copies the loss to the host if `loss`. */
 void device_wait(struct device *device, bool loss);

@@ -12,7 +12,7 @@
 
 #include "../os.h"
 
-enum { SOURCE_BYTES_MAX = 1 << 20, LOG_BYTES = 220, USUAL_GROUP = 64 };
+enum { SOURCES_MAX = 2, SOURCE_BYTES_MAX = 1 << 20, LOG_BYTES = 220, USUAL_GROUP = 64 };
 
 /* ---- programs ---- */
 
@@ -45,19 +45,29 @@ static void report_build_error(struct launcher *to, cl_handle program, const cha
 
 static cl_handle build_program(struct launcher *to, const char *file) {
     struct session *session = to->session;
-    char path[PATH_BYTES];
-    size_t size = 0;
+    char path[PATH_BYTES], name[FILE_BYTES];
+    const char *source[SOURCES_MAX];
+    size_t size[SOURCES_MAX];
+    uint32_t count = 0;
     int32_t status = 0;
-    const char *source =
-        join_path(path, session->kernels, file) ? read_file(path, SOURCE_BYTES_MAX, &size) : NULL;
-    if (source == NULL) {
-        fault_set(to->fault, STATUS_BAD_PLAN, "cannot read the kernels in %.200s: %s: %s",
-                  session->kernels, file, os_error_text());
-        return NULL;
+    for (const char *next = file; *next != '\0' && count < SOURCES_MAX; count++) {
+        size_t length = strcspn(next, " ");
+        memcpy(name, next, length);
+        name[length] = '\0';
+        file = next;
+        next += length + (next[length] == ' ');
+        source[count] = join_path(path, session->kernels, name)
+                            ? read_file(path, SOURCE_BYTES_MAX, &size[count])
+                            : NULL;
+        if (source[count] == NULL) {
+            fault_set(to->fault, STATUS_BAD_PLAN, "cannot read the kernels in %.200s: %s: %s",
+                      session->kernels, name, os_error_text());
+            return NULL;
+        }
     }
     int64_t start = now_ns();
     cl_handle program =
-        session->cl.CreateProgramWithSource(session->context, 1, &source, &size, &status);
+        session->cl.CreateProgramWithSource(session->context, count, source, size, &status);
     if (program == NULL) {
         session_fault(session, "clCreateProgramWithSource", status, to->fault);
         return NULL;

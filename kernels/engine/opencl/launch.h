@@ -16,7 +16,8 @@
  *
  *   LAUNCH(to, FILE, ENTRY, GRID, ARGUMENT...)
  *              builds FILE once per set of definitions, creates the kernel ENTRY and sets its
- *              arguments. The kernel runs later, in every step. False: fault.
+ *              arguments. The kernel runs later, in every step. "FILE FILE" builds the second one
+ *              with the first one in front of it. False: fault.
  *   GRID       grid1(x), grid2(x, y) or grid3(x, y, z) work items, or in_groups(GRID, x, y, z) for
  *              a chosen shape of a work group. Sizes are rounded up to whole groups, so a kernel
  *              must ignore items beyond its data. A size of 0 launches nothing.
@@ -150,7 +151,7 @@ int64_t values_from_axis(const struct tensor *tensor, int64_t axis);
 /* ---- matrix products ---- */
 
 /* Where the matrices of a batch of products begin: that of product i at first + i / inner * outer +
- * i % inner * step, in floats. In the order of sgemm.cl. */
+ * i % inner * step, in floats. In the order of sgemm_common.cl. */
 struct placement {
     int32_t first, outer, step, inner;
 };

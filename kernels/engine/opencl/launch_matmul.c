@@ -1,14 +1,14 @@
-/* launch_matmul.c - matrix products: linear layers, their biases, and the variants of sgemm.cl.
+/* launch_matmul.c - matrix products: linear layers, their biases, and the variants of a product.
  *
- * A variant is one of the kernels of sgemm.cl with its parameters (MR, NR, TILE ...), which are
- * either the defaults below or those of a tuning file. */
+ * A variant is a file of kernels/opencl, built after sgemm_common.cl with its parameters (MR, NR,
+ * TILE ...), which are either the defaults below or those of a tuning file. */
 #include "launch.h"
 
 #ifndef RUNNER_STATIC
 
 #include <string.h>
 
-#define SGEMM "sgemm.cl"
+#define SGEMM(variant) "sgemm_common.cl sgemm_" variant ".cl"
 
 /* ---- parameters of a variant: "NAME=VALUE NAME=VALUE ..." ---- */
 
@@ -79,8 +79,8 @@ static void define_others(struct launcher *to, const char *params) {
 /* ---- variants ---- */
 
 /* Launches a kernel of a product: these arguments and, of a batch, the places of its matrices. */
-static bool launch_kernel(struct launcher *to, const struct matmul *p, const char *entry,
-                          struct grid grid, const struct arg *args, int count,
+static bool launch_kernel(struct launcher *to, const struct matmul *p, const char *file,
+                          const char *entry, struct grid grid, const struct arg *args, int count,
                           const char *matrices) {
     struct arg all[16];
     memcpy(all, args, (size_t)count * sizeof *args);
@@ -91,40 +91,41 @@ static bool launch_kernel(struct launcher *to, const struct matmul *p, const cha
         grid.dims = 3;
         grid.size[2] = p->batch;
     }
-    return add_launch(to, SGEMM, entry, grid, all, count);
+    return add_launch(to, file, entry, grid, all, count);
 }
 
-#define LAUNCH_KERNEL(to, p, entry, grid, matrices, ...)                                           \
-    launch_kernel(to, p, entry, grid, (const struct arg[]){__VA_ARGS__},                           \
+#define LAUNCH_KERNEL(to, p, file, entry, grid, matrices, ...)                                     \
+    launch_kernel(to, p, file, entry, grid, (const struct arg[]){__VA_ARGS__},                     \
                   (int)(sizeof((const struct arg[]){__VA_ARGS__}) / sizeof(struct arg)), matrices)
 
 /* A kernel that reads A and B where they are. */
-static bool launch_in_place(struct launcher *to, const struct matmul *p, const char *entry,
-                            struct grid grid) {
-    return LAUNCH_KERNEL(to, p, entry, grid, "abc", INT(p->m), INT(p->n), INT(p->k), p->a,
+static bool launch_in_place(struct launcher *to, const struct matmul *p, const char *file,
+                            const char *entry, struct grid grid) {
+    return LAUNCH_KERNEL(to, p, file, entry, grid, "abc", INT(p->m), INT(p->n), INT(p->k), p->a,
                          INT(p->lda), p->b, INT(p->ldb), p->c, INT(p->ldc));
 }
 
 static bool naive_variant(struct launcher *to, const struct matmul *p, const char *params) {
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_naive", grid2(p->n, p->m));
+    return launch_in_place(to, p, SGEMM("1_naive"), "sgemm_naive", grid2(p->n, p->m));
 }
 
 static bool vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_vector", grid2(div_up(p->n, 4), p->m));
+    return launch_in_place(to, p, SGEMM("2_vector"), "sgemm_vector", grid2(div_up(p->n, 4), p->m));
 }
 
 static bool tiled_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t tile = size_param(to, params, "TILE", 16);
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_tiled", in_groups(grid2(p->n, p->m), tile, tile, 1));
+    return launch_in_place(to, p, SGEMM("3_tiled"), "sgemm_tiled",
+                           in_groups(grid2(p->n, p->m), tile, tile, 1));
 }
 
 static bool tiled_vector_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t tile = size_param(to, params, "TILE", 16);
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_tiled_vector",
+    return launch_in_place(to, p, SGEMM("4_tiled_vector"), "sgemm_tiled_vector",
                            in_groups(grid2(div_up(p->n, 4), p->m), div_up(tile, 4), tile, 1));
 }
 
@@ -132,14 +133,16 @@ static bool direct_variant(struct launcher *to, const struct matmul *p, const ch
     int64_t mr = size_param(to, params, "MR", 4), nr = size_param(to, params, "NR", 16);
     struct grid grid = grid2(div_up(p->n, nr), div_up(p->m, mr));
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_direct", in_param_groups(grid, params, 1, 1));
+    return launch_in_place(to, p, SGEMM("5_direct"), "sgemm_direct",
+                           in_param_groups(grid, params, 1, 1));
 }
 
 static bool dots_variant(struct launcher *to, const struct matmul *p, const char *params) {
     int64_t mr = size_param(to, params, "MR", 3), nc = size_param(to, params, "NC", 4);
     struct grid grid = grid2(div_up(p->n, nc), div_up(p->m, mr));
     define_others(to, params);
-    return launch_in_place(to, p, "sgemm_dots", in_param_groups(grid, params, 1, 1));
+    return launch_in_place(to, p, SGEMM("6_dots"), "sgemm_dots",
+                           in_param_groups(grid, params, 1, 1));
 }
 
 static bool packed_variant(struct launcher *to, const struct matmul *p, const char *params) {
@@ -154,16 +157,17 @@ static bool packed_variant(struct launcher *to, const struct matmul *p, const ch
          !scratch(to, SLOT_A, mul_saturated(mul_saturated(row_panels * mr, p->k), products)))) {
         return false;
     }
-    if (packs_a && !LAUNCH_KERNEL(to, p, "pack_a", grid2(p->k, row_panels), "a", INT(p->m),
-                                  INT(p->k), p->a, INT(p->lda), SCRATCH(SLOT_A))) {
+    if (packs_a && !LAUNCH_KERNEL(to, p, SGEMM("7_packed"), "pack_a", grid2(p->k, row_panels), "a",
+                                  INT(p->m), INT(p->k), p->a, INT(p->lda), SCRATCH(SLOT_A))) {
         return false;
     }
     struct grid grid = grid2(div_up(row_panels, panels_per_item), column_panels);
-    return LAUNCH_KERNEL(to, p, "pack_b", grid2(p->k, column_panels), "b", INT(p->n), INT(p->k),
-                         p->b, INT(p->ldb), SCRATCH(SLOT_B)) &&
-           LAUNCH_KERNEL(to, p, "sgemm_packed", in_param_groups(grid, params, 1, 1), "ac",
-                         INT(p->m), INT(p->n), INT(p->k), packs_a ? SCRATCH(SLOT_A) : p->a,
-                         INT(p->lda), SCRATCH(SLOT_B), p->c, INT(p->ldc));
+    return LAUNCH_KERNEL(to, p, SGEMM("7_packed"), "pack_b", grid2(p->k, column_panels), "b",
+                         INT(p->n), INT(p->k), p->b, INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH_KERNEL(to, p, SGEMM("7_packed"), "sgemm_packed",
+                         in_param_groups(grid, params, 1, 1), "ac", INT(p->m), INT(p->n), INT(p->k),
+                         packs_a ? SCRATCH(SLOT_A) : p->a, INT(p->lda), SCRATCH(SLOT_B), p->c,
+                         INT(p->ldc));
 }
 
 static bool half_variant(struct launcher *to, const struct matmul *p, const char *params) {
@@ -172,11 +176,11 @@ static bool half_variant(struct launcher *to, const struct matmul *p, const char
     define_others(to, params);
     return scratch(to, SLOT_A, div_up(mul_saturated(row_panels * mr, p->k), 2)) &&
            scratch(to, SLOT_B, div_up(mul_saturated(column_panels * nr, p->k), 2)) &&
-           LAUNCH(to, SGEMM, "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k), p->a,
-                  INT(p->lda), SCRATCH(SLOT_A)) &&
-           LAUNCH(to, SGEMM, "pack_b_half", grid2(p->k, column_panels), INT(p->n), INT(p->k), p->b,
-                  INT(p->ldb), SCRATCH(SLOT_B)) &&
-           LAUNCH(to, SGEMM, "sgemm_half",
+           LAUNCH(to, SGEMM("8_half"), "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k),
+                  p->a, INT(p->lda), SCRATCH(SLOT_A)) &&
+           LAUNCH(to, SGEMM("8_half"), "pack_b_half", grid2(p->k, column_panels), INT(p->n),
+                  INT(p->k), p->b, INT(p->ldb), SCRATCH(SLOT_B)) &&
+           LAUNCH(to, SGEMM("8_half"), "sgemm_half",
                   in_param_groups(grid2(row_panels, column_panels), params, 1, 1), INT(p->m),
                   INT(p->n), INT(p->k), SCRATCH(SLOT_A), SCRATCH(SLOT_B), p->c, INT(p->ldc));
 }
@@ -196,9 +200,9 @@ static bool image_variant(struct launcher *to, const struct matmul *p, const cha
                          "%s has no image of %lld x %d pixels (OpenCL error %d); tune again",
                          session->facts.device.name, (long long)width, p->k, (int)status);
     }
-    return LAUNCH(to, SGEMM, "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k), p->b,
-                  INT(p->ldb), HANDLE(image)) &&
-           LAUNCH(to, SGEMM, "sgemm_image",
+    return LAUNCH(to, SGEMM("9_image"), "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k),
+                  p->b, INT(p->ldb), HANDLE(image)) &&
+           LAUNCH(to, SGEMM("9_image"), "sgemm_image",
                   in_param_groups(grid2(width, div_up(p->m, mr)), params, 8, 1), INT(p->m),
                   INT(p->n), INT(p->k), p->a, INT(p->lda), HANDLE(image), p->c, INT(p->ldc));
 }

@@ -2,7 +2,7 @@
  * lstm.cl, attention.cl).
  *
  * The one rule: a time step or a head is a place in a buffer, and its products are those of
- * sgemm.cl, so that --kernel and a tuning file hold for them too. */
+ * launch_matmul.c, so that --kernel and a tuning file hold for them too. */
 #include <math.h>
 
 #include "launch.h"

@@ -23,6 +23,9 @@ static const char PATHS[] = "libOpenCL.so\0"
 
 #define OPENCL_NAME(result, name, arguments) "cl" #name "\0"
 static const char NAMES[] = OPENCL_FUNCTIONS(OPENCL_NAME);
+static const char COMMAND_BUFFER_NAMES[] = COMMAND_BUFFER_FUNCTIONS(OPENCL_NAME);
+
+enum { EXTENSIONS_BYTES = 16384 };
 
 typedef void *find_function(const char *name);
 
@@ -83,6 +86,39 @@ bool opencl_open(struct opencl *cl, struct fault *fault) {
         }
         memcpy(slot, &symbol, sizeof symbol);
         slot += sizeof symbol;
+    }
+    void *symbol = find_symbol(&library, "clGetExtensionFunctionAddressForPlatform");
+    memcpy(slot, &symbol, sizeof symbol);
+    return true;
+}
+
+/* Whether a list of words separated by spaces contains this word. */
+static bool has_word(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += length) {
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool opencl_command_buffers(const struct opencl *cl, const struct opencl_device *device,
+                            struct command_buffers *functions) {
+    static char extensions[EXTENSIONS_BYTES];
+    char *slot = (char *)functions;
+    cl->GetDeviceInfo(device->id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
+    if (cl->GetExtensionFunctionAddressForPlatform == NULL ||
+        !has_word(extensions, "cl_khr_command_buffer")) {
+        return false;
+    }
+    for (const char *name = COMMAND_BUFFER_NAMES; *name != '\0'; name += strlen(name) + 1) {
+        void *found = cl->GetExtensionFunctionAddressForPlatform(device->platform_id, name);
+        if (found == NULL) {
+            return false;
+        }
+        memcpy(slot, &found, sizeof found);
+        slot += sizeof found;
     }
     return true;
 }
@@ -147,6 +183,7 @@ int opencl_devices(const struct opencl *cl, struct opencl_device device[OPENCL_D
              d < device_count && d < OPENCL_DEVICES_MAX && count < OPENCL_DEVICES_MAX; d++) {
             memset(&device[count], 0, sizeof device[count]);
             device[count].id = ids[d];
+            device[count].platform_id = platforms[p];
             describe(cl, platforms[p], &device[count++]);
         }
     }

@@ -28,6 +28,7 @@ enum {
     CL_DEVICE_NAME = 0x102b,
     CL_DRIVER_VERSION = 0x102d,
     CL_DEVICE_VERSION = 0x102f,
+    CL_DEVICE_EXTENSIONS = 0x1030,
     CL_MEM_READ_WRITE = 1,
     CL_MEM_ALLOC_HOST_PTR = 16,
     CL_MAP_WRITE_INVALIDATE_REGION = 4,
@@ -110,13 +111,28 @@ struct cl_image_desc {
 
 struct opencl {
     OPENCL_FUNCTIONS(OPENCL_POINTER)
+    void *(*GetExtensionFunctionAddressForPlatform)(cl_handle, const char *); /* or NULL */
+};
+
+/* The part of cl_khr_command_buffer that is the same in all its versions. */
+#define COMMAND_BUFFER_FUNCTIONS(F)                                                                \
+    F(cl_handle, CreateCommandBufferKHR, (uint32_t, const cl_handle *, const void *, int32_t *))   \
+    F(int32_t, CommandNDRangeKernelKHR,                                                            \
+      (cl_handle, cl_handle, const void *, cl_handle, uint32_t, const size_t *, const size_t *,    \
+       const size_t *, uint32_t, const uint32_t *, uint32_t *, cl_handle *))                       \
+    F(int32_t, FinalizeCommandBufferKHR, (cl_handle))                                              \
+    F(int32_t, EnqueueCommandBufferKHR,                                                            \
+      (uint32_t, cl_handle *, cl_handle, uint32_t, const cl_handle *, cl_handle *))
+
+struct command_buffers {
+    COMMAND_BUFFER_FUNCTIONS(OPENCL_POINTER)
 };
 
 enum { OPENCL_DEVICES_MAX = 8, OPENCL_TEXT_BYTES = 128 };
 
 /* One device, as `info` and tuning files identify it. */
 struct opencl_device {
-    cl_handle id;
+    cl_handle id, platform_id;
     char platform[OPENCL_TEXT_BYTES], name[OPENCL_TEXT_BYTES];
     char version[OPENCL_TEXT_BYTES], driver[OPENCL_TEXT_BYTES];
     uint64_t type, units, global_bytes, max_alloc_bytes, local_bytes, max_group, align_bits, images;
@@ -127,5 +143,9 @@ bool opencl_open(struct opencl *cl, struct fault *fault);
 
 /* Lists the devices of all platforms, in the order of the library; returns how many. */
 int opencl_devices(const struct opencl *cl, struct opencl_device device[OPENCL_DEVICES_MAX]);
+
+/* Looks up the functions of cl_khr_command_buffer; false: the device does not have it. */
+bool opencl_command_buffers(const struct opencl *cl, const struct opencl_device *device,
+                            struct command_buffers *functions);
 
 #endif

@@ -96,8 +96,7 @@ bool session_allocate_scratch(struct session *session, struct fault *fault) {
 
 /* ---- running ---- */
 
-/* Where the event of the next command is stored; NULL: its timestamps are not wanted. */
-static cl_handle *next_event(struct session *session, enum phase phase, bool is_copy) {
+cl_handle *session_next_event(struct session *session, enum phase phase, bool is_copy) {
     if (session->timed_count == session->timed_room) {
         return NULL; /* device_open() makes room for a whole step, `tune` for none */
     }
@@ -146,12 +145,12 @@ void session_launch(struct session *session, struct launch *launch, const struct
                session->cl.EnqueueNDRangeKernel(
                    session->queue, launch->kernel, (uint32_t)launch->dims, NULL, launch->size,
                    launch->group, 0, NULL,
-                   next_event(session, op == NULL ? PHASE_FORWARD : op->phase, false)));
+                   session_next_event(session, op == NULL ? PHASE_FORWARD : op->phase, false)));
 }
 
 void session_copy(struct session *session, cl_handle memory, void *host, size_t bytes,
                   bool to_device, bool wait, enum phase phase) {
-    cl_handle *event = next_event(session, phase, true);
+    cl_handle *event = session_next_event(session, phase, true);
     int32_t status = to_device ? session->cl.EnqueueWriteBuffer(session->queue, memory, wait, 0,
                                                                 bytes, host, 0, NULL, event)
                                : session->cl.EnqueueReadBuffer(session->queue, memory, wait, 0,
@@ -161,16 +160,16 @@ void session_copy(struct session *session, cl_handle memory, void *host, size_t 
 
 void *session_map(struct session *session, cl_handle memory, size_t bytes, enum phase phase) {
     int32_t status = 0;
-    void *mapped =
-        session->cl.EnqueueMapBuffer(session->queue, memory, true, CL_MAP_WRITE_INVALIDATE_REGION,
-                                     0, bytes, 0, NULL, next_event(session, phase, true), &status);
+    void *mapped = session->cl.EnqueueMapBuffer(session->queue, memory, true,
+                                                CL_MAP_WRITE_INVALIDATE_REGION, 0, bytes, 0, NULL,
+                                                session_next_event(session, phase, true), &status);
     check_call(session, "clEnqueueMapBuffer", status);
     return status == CL_SUCCESS ? mapped : NULL;
 }
 
 void session_unmap(struct session *session, cl_handle memory, void *mapped, enum phase phase) {
     int32_t status = session->cl.EnqueueUnmapMemObject(session->queue, memory, mapped, 0, NULL,
-                                                       next_event(session, phase, true));
+                                                       session_next_event(session, phase, true));
     check_call(session, "clEnqueueUnmapMemObject", status);
 }
 
@@ -192,7 +191,7 @@ static bool read_timestamps(struct session *session, cl_handle event, uint64_t t
 
 void session_collect_times(struct session *session, struct device_times *times) {
     uint64_t before = 0;
-    *times = (struct device_times){.valid = true};
+    *times = (struct device_times){.valid = !session->untimed};
     for (int i = 0; i < session->timed_count; i++) {
         const struct timed_command *command = &session->timed[i];
         uint64_t time[3];

@@ -7,7 +7,7 @@
 
 #include "device.h"
 
-enum { SCRATCH_SLOTS = 4, DIMS = 3, FILE_BYTES = 32, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
+enum { SCRATCH_SLOTS = 4, DIMS = 3, FILE_BYTES = 64, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
 enum { PARAM_NAME_BYTES = 16 };
 
 /* Arguments that change in every step. */
@@ -49,6 +49,9 @@ struct timed_command {
 
 struct session {
     struct opencl cl;
+    struct command_buffers buffers;
+    bool records; /* the command buffers of the driver work */
+    bool untimed; /* but their timestamps do not */
     struct device_facts facts;
     cl_handle context, queue;
     const char *kernels; /* the folder of the .cl files */
@@ -92,6 +95,19 @@ bool matmul_variant_exists(const char *name);
 
 /* Allocates scratch memory, once all launches are known, and sets it as their argument. */
 bool session_allocate_scratch(struct session *session, struct fault *fault);
+
+/* Tests the command buffers of the driver, if it has any; facts.note says why they are not used.
+ * `forced`: use them even if they are slow, or their timestamps wrong. */
+void session_test_recording(struct session *session, bool forced);
+
+/* Records `count` launches, whose arguments are set and do not change; NULL: launch them singly. */
+cl_handle session_record(struct session *session, const struct launch *launch, int count);
+
+/* Enqueues recorded launches; false: the driver refused, and nothing was enqueued. */
+bool session_submit(struct session *session, cl_handle recorded, enum phase phase);
+
+/* Where the event of the next command is stored; NULL: its timestamps are not wanted. */
+cl_handle *session_next_event(struct session *session, enum phase phase, bool is_copy);
 
 /* Enqueues one launch; op and exec may be NULL where no argument changes per step. */
 void session_launch(struct session *session, struct launch *launch, const struct op *op,

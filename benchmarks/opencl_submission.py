@@ -1,0 +1,122 @@
+"""How much of a training step passes outside kernels, by how the step is submitted to the device.
+
+The runner is measured with every kernel launched singly ("launch", as before there were command
+buffers) and with its default ("step": command buffers where the driver has good ones, else the
+same prepared launches); a driver with command buffers also with these in any case ("recorded").
+The modes take turns. The harness launches fewer, fused kernels from Python and waits once in 50
+steps; its share is printed beside that of the runner.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from agent.virtual.native.opencl_library import (
+    LIBRARY_VARIABLE,
+    LINKER_VARIABLE,
+    opencl_environment,
+    pocl_environment,
+)
+from kernels.harness.launch_timing import load_average
+from kernels.harness.opencl_device import Device
+from kernels.harness.perceptron_training import FeedResult, time_feed
+from kernels.runner_builds import runner_for
+from workloads.catalogue import bind, lower
+from workloads.models.perceptrons import WIDTHS
+
+FEED = "preloaded"
+MODES = ("launch", "step", "recorded")
+TURN_S = 0.5
+KERNELS = Path(__file__).resolve().parents[1] / "kernels" / "opencl"
+
+
+class SubmittedStep(NamedTuple):
+    """The fastest turn of one mode: the median step, and the kernels in it."""
+
+    step_us: float
+    kernels_us: float | None  # None: the driver does not say
+    recorded: int
+    note: str
+
+    def outside(self, kernels_us: float) -> float:
+        """The share of the step in which no kernel ran, if they take this long."""
+        return 1 - kernels_us / self.step_us
+
+
+def compare_submissions(device: Device, rounds: int) -> Iterator[str]:
+    """Yield a line per perceptron and mode."""
+    environment = _environment()
+    with TemporaryDirectory(prefix="farmhand-opencl-") as name:
+        folder = Path(name)
+        (folder / "runner").write_bytes(runner_for(platform.machine()).content)
+        (folder / "runner").chmod(0o755)
+        for workload in WIDTHS:
+            (folder / "plan").write_bytes(lower(bind(workload, {}, backend="opencl"), 1))
+            turns = [
+                {mode: _run(folder, environment, mode) for mode in MODES} for _ in range(rounds)
+            ]
+            best = {mode: min((turn[mode] for turn in turns), key=_step_us) for mode in MODES}
+            yield from _runner_lines(workload, best)
+            yield _harness_line(time_feed(device, WIDTHS[workload], FEED, 4 * rounds))
+
+
+def _environment() -> dict[str, str]:
+    """Return what the runner needs to find FARM_OPENCL's library, or else PyPI's PoCL."""
+    found = opencl_environment() if LIBRARY_VARIABLE in os.environ else pocl_environment() or {}
+    linker = found.pop(LINKER_VARIABLE, "")
+    return {**os.environ, **found, "PATH": f"{os.environ.get('PATH', '')}:{linker}"}
+
+
+def _step_us(step: SubmittedStep) -> float:
+    return step.step_us
+
+
+def _run(folder: Path, environment: Mapping[str, str], mode: str) -> SubmittedStep:
+    """Run a turn in windows of one step each, and return its median."""
+    words = [folder / "runner", "run", folder / "plan", folder, "--kernels", KERNELS]
+    words += ["--feed", FEED, "--submit", mode, "--warmup", 50, "--steps", 100_000]
+    words += ["--max-seconds", TURN_S, "--window-ms", 0]
+    subprocess.run(list(map(str, words)), env=dict(environment), capture_output=True, check=False)
+    records = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    if records[-1]["line"] != "done":
+        raise SystemExit(f"the runner failed: {records[-1].get('text', 'it wrote no last record')}")
+    steps = sorted(
+        (record for record in records if record["line"] == "window" and record["n"] == 1),
+        key=lambda record: float(record["ns"]),
+    )
+    step: dict[str, Any] = steps[len(steps) // 2]
+    device = next(record for record in records if record["line"] == "device")
+    return SubmittedStep(
+        step_us=step["ns"] / 1e3,
+        kernels_us=step["device_ns"][2] / 1e3 if step["device_ns"] else None,
+        recorded=device["recorded"],
+        note=records[-1].get("note", ""),
+    )
+
+
+def _runner_lines(workload: str, best: Mapping[str, SubmittedStep]) -> Iterator[str]:
+    """Compare with the kernels of single launches: a command buffer contains gaps as well."""
+    kernels_us = best["launch"].kernels_us
+    for mode, step in best.items():
+        if mode == "recorded" and not step.recorded:
+            continue  # the driver has no command buffers
+        share = "" if kernels_us is None else f", {100 * step.outside(kernels_us):.1f} % outside"
+        how = f"{step.recorded} command buffers" if step.recorded else "single launches"
+        note = f"; {step.note}" if step.note else ""
+        yield (
+            f"{workload}, runner, --submit {mode}: {step.step_us:.1f} us per step{share} of "
+            f"kernels ({how}); load {load_average():.1f}{note}"
+        )
+
+
+def _harness_line(result: FeedResult) -> str:
+    share = 1 - result.kernels_s / result.step_s
+    return (
+        f"    harness, {result.launches} launches, one wait in 50 steps: "
+        f"{1e6 * result.step_s:.1f} us per step, {100 * share:.1f} % outside of kernels"
+    )
