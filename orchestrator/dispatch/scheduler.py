@@ -44,7 +44,7 @@ EVENT_WAIT_S = 0.2
 HEARTBEAT_POLL_INTERVAL_S = 0.2
 STATUS_INTERVAL_S = 1.0
 # Not after a fault: the phone may be gone, so its heartbeat is read first.
-CLEAN_ENDS = frozenset({EventKind.ACCEPTED, EventKind.VOID})
+CLEAN_ENDS = frozenset({EventKind.ACCEPTED, EventKind.SUSPECT, EventKind.VOID})
 RETRY_INTERVAL_S = 0.5
 FACTS_REQUEST_INTERVAL_S = 5.0
 SUSPECT_POLL_INTERVAL_S, CHECK_INTERVAL_S = 1.0, 60.0

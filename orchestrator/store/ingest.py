@@ -417,17 +417,22 @@ def _event(
     cell: CellTexts,
 ) -> Event:
     label, headline = cell
+    is_suspect = report.verdict is not None and report.verdict.validity is Validity.SUSPECT
     text = f"{label}, block {row.block + 1}"
     step = next((metric for metric in report.metrics if metric.name == headline), None)
     if status == ReportStatus.ACCEPTED and step is not None:
         text = f"{step_time_text(headline, step.value)} ({step.provenance}): {text}"
+        if is_suspect and report.verdict is not None:
+            text = f"{report.verdict.text}: {text}"
     elif decision is not None and decision.reason:
         text += f": {decision.reason}{_RETRY_TEXTS.get(decision.action, '')}"
     elif status == ReportStatus.STALE:
         text += f": attempt {report.run.attempt} was reported too late and does not count"
     return Event(
         occurred_at=report.ended_at,
-        kind=EventKind(status),
+        kind=EventKind.SUSPECT
+        if is_suspect and status == ReportStatus.ACCEPTED
+        else EventKind(status),
         text=text,
         sweep=row.sweep,
         phone=report.phone,

@@ -12,6 +12,7 @@ from workloads.protocol.messages import Event, EventKind
 
 EVENT_STYLES = {
     EventKind.ACCEPTED: "green",
+    EventKind.SUSPECT: "yellow",
     EventKind.VOID: "yellow",
     EventKind.STALE: "yellow",
     EventKind.FAULT: "red",
@@ -21,6 +22,7 @@ EVENT_STYLES = {
 _PROVENANCE = re.compile(r"simulated \((?:extrapolated|uncalibrated|fitted,( ±\d+%))\)")
 WORDS = {
     EventKind.ACCEPTED: "ok",
+    EventKind.SUSPECT: "SUSPECT",
     EventKind.FAULT: "FAULT",
     EventKind.VOID: "VOID",
     EventKind.STALE: "late",

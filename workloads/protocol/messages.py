@@ -403,6 +403,7 @@ class EventKind(StrEnum):
 
     SUBMITTED = "submitted"
     ACCEPTED = "accepted"
+    SUSPECT = "suspect"  # accepted, but not compared
     VOID = "void"
     FAULT = "fault"
     STALE = "stale"
