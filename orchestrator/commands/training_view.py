@@ -83,7 +83,7 @@ def _cells(item: "TrainingForecast", budget: int) -> tuple[str, ...]:
         "" if item.tokens_per_s is None else f"{item.tokens_per_s:,.0f}",
         "" if item.hours is None else f"{item.hours:.1f}",
         _energy_text(item),
-        f"{item.interruptions} times{lost}" if item.interruptions else "never",
+        f"{count_text(item.interruptions, 'time')}{lost}" if item.interruptions else "never",
         _loss_text(item, budget),
         item.source,
     )
