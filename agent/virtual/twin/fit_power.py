@@ -7,7 +7,7 @@ import numpy as np
 
 from agent.virtual.engines import EngineModel
 from agent.virtual.profiles import PhoneProfile
-from agent.virtual.twin.core_set_errors import split_by_kind
+from agent.virtual.twin.core_set_errors import leave_out_sets
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
 from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, PowerRow
@@ -82,15 +82,7 @@ def fit_power(
         predictor_of_whole,
         lambda row: row.power_w,
     )
-    sets_left_out, weights = split_by_kind(
-        sets,
-        leave_out_each(
-            sets,
-            {"core set": lambda row: (row.cores, row.freq), "clock": lambda row: row.freq},
-            predictor_of_sets,
-            lambda row: row.power_w,
-        ),
-    )
+    sets_left_out, weights = leave_out_sets(sets, predictor_of_sets, lambda row: row.power_w)
     return [
         FitResult("power", "energy", len(whole), whole_error, whole_left_out, values=values),
         FitResult("power by core set", "energy", len(sets), sets_error, sets_left_out, weights),

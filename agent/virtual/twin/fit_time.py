@@ -9,7 +9,7 @@ import numpy as np
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.step_timing import OpTable, StepTiming, time_step
 from agent.virtual.profiles import PhoneProfile
-from agent.virtual.twin.core_set_errors import split_by_kind
+from agent.virtual.twin.core_set_errors import leave_out_sets
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
 from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, StepRow
@@ -106,15 +106,7 @@ def fit_time(
         predictor_of_steps,
         lambda row: row.step_ms,
     )
-    sets_left_out, weights = split_by_kind(
-        sets,
-        leave_out_each(
-            sets,
-            {"core set": lambda row: (row.cores, row.freq), "clock": lambda row: row.freq},
-            predictor_of_sets,
-            lambda row: row.seconds,
-        ),
-    )
+    sets_left_out, weights = leave_out_sets(sets, predictor_of_sets, lambda row: row.seconds)
     engine_values = {
         path.removeprefix(_ENGINE): value
         for path, value in values.items()
