@@ -112,7 +112,8 @@ def test_an_engine_is_measured_beside_ours(native: Farm, engine: str, tmp_path: 
     sweep = submit(native, engine, text, tmp_path)
     faults = [outcome.fault for outcome in run_outcomes(native.db, sweep) if outcome.fault]
     assert not faults
-    (run,) = [run for run in measured_runs(native.db, sweep) if run.case.manifest]
+    runs = measured_runs(native.db, sweep, include_void=True)
+    run = next(run for run in runs if run.case.manifest)
     # Other work on this host may make a run suspect.
     assert run.verdict.validity is not Validity.VOID, run.verdict.reasons
     figures = {name: metric.value for name, metric in run.metrics.items()}
@@ -125,8 +126,7 @@ def test_an_engine_is_measured_beside_ours(native: Farm, engine: str, tmp_path: 
     if engine != "llama-cpp":
         sides = (f"{sweep}:workload={OURS[training]}", f"{sweep}:workload={engine}")
         compared = native.command("compare", *sides, "--json")
-        assert "inference" not in compared.stderr
-        assert compared.returncode in {0, 6}, compared.stderr  # 6: a run was suspect
+        assert compared.returncode == 0 or "suspect" in compared.stderr, compared.stderr
 
 
 def test_an_engine_that_is_not_there_is_one_sentence(native: Farm, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def main() -> None:
         (loss,) = module.forward_backward("forward", batches[number])
         if not optimizers:  # the parameters are known after the first pass
             parameters = module.named_parameters()
-            optimizers.append(training.get_sgd_optimizer(parameters, 0.01, 0.9, 0, 1e-4))
+            optimizers.append(training.get_sgd_optimizer(parameters, 0.001, 0.9, 0, 1e-4))
         optimizers[0].step(module.named_gradients())
         return float(loss)
 

@@ -71,7 +71,7 @@ def main() -> None:
     batches = make_batches(options.batch_size, options.image_size)
     network = Network()
     network.train(True)
-    optimizer = optim.SGD(network, 0.01, 0.9, 0.0001)
+    optimizer = optim.SGD(network, 0.001, 0.9, 0.0001)
 
     def step(number: int) -> float:
         image, label = batches[number]

@@ -116,7 +116,7 @@ def main() -> None:
         state = api.CheckpointState.load_checkpoint(f"{folder}/checkpoint")
         module = api.Module(f"{folder}/training_model.onnx", state, session_options=settings)
         optimizer = api.Optimizer(f"{folder}/optimizer_model.onnx", module)
-    optimizer.set_learning_rate(0.05)
+    optimizer.set_learning_rate(0.005)
     module.train()
 
     def step(number: int) -> float:
