@@ -91,6 +91,12 @@ class PowerObservation:
         return read_j / share if read_j is not None and share >= METERED_SHARE_MIN else None
 
     @property
+    def is_slow(self) -> bool:
+        """Whether a gauge gave too few values to compare runs; its sign and unit do not matter."""
+        changes = sum(before != after for (_, before), (_, after) in pairwise(self.points))
+        return self.counted is None and 1 + changes < CHANGES_MIN
+
+    @property
     def series(self) -> Series:
         """The energy over the run."""
         return self.counted if self.counted is not None else sampled(self.points)

@@ -131,9 +131,9 @@ class RunObservation:
 
     @property
     def step_mj(self) -> float | None:
-        """The energy of a step, from a meter that is good enough to compare runs."""
+        """The energy of a step, from a meter that is fast enough to compare runs."""
         energy_j = self.power.energy_j(self.measured_span) if self.measured_windows else None
-        if energy_j is None or self.power.grade is EnergyGrade.COARSE:
+        if energy_j is None or self.power.is_slow:
             return None
         return 1000 * energy_j / sum(window.n for window in self.measured_windows)
 
