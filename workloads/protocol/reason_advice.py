@@ -30,7 +30,7 @@ REASON_ADVICE = {
     "sampling_gap": "The phone was too busy to be sampled; remove apps or lower `sample_hz`.",
     "body_warmed": "Use a smaller `time_min` or `steps_min`: a cold run has to be short.",
     "not_steady": "The phone needs longer than 40 minutes, or the room changed; try again.",
-    "too_few_steps": "A step takes very long; set `steps_min` to what the run can do.",
+    "too_few_steps": "Write `steps_min: 20`, which allows it 600 s, or use a smaller batch size.",
     "too_short": f"{_REPEATED} If it recurs, see `farm trial logs`.",
     "phone_slept": f"{_REPEATED} If it recurs, keep the phone on a charger that keeps it awake.",
     "other_cores_busy": "Remove apps, or wait until the phone has finished its updates.",
