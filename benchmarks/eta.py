@@ -141,6 +141,7 @@ def drawn_sweep(seed: int) -> SweepHistory:
     effects = {cell: rng.gauss(0, case_spread) for cell in cells}
     repeats = rng.choice([2, 3, 5, 8])
     void, noise = rng.choice([0.0, 0.02, 0.1, 0.25]), rng.choice([0.02, 0.1, 0.25, 0.4])
+    warming = rng.choice([0.0, 0.2, 0.5])  # how much shorter the first cycles of a cool phone are
     work_s = len(cells) * repeats * fmean(usual_s.values())
     busy = []
     if rng.random() < 0.3:  # another sweep has half of the lab for some time
@@ -151,6 +152,7 @@ def drawn_sweep(seed: int) -> SweepHistory:
     absences: dict[str, tuple[tuple[float, float], ...]] = {}
     for phone in phones:
         speed, now_s, charge = rng.gauss(0, 0.35), rng.uniform(0, 5), rng.uniform(0.2, 1.0)
+        cool = 1.0
         own = {cell: rng.gauss(0, 0.12) for cell in cells}
         hours = (
             2.0 if rng.random() < 0.2 else 20.0
@@ -166,6 +168,7 @@ def drawn_sweep(seed: int) -> SweepHistory:
                 run_s = usual_s[cell[1]] * math.exp(
                     effects[cell] + own[cell] + speed + rng.gauss(0, noise)
                 )
+                run_s, cool = run_s * (1.0 - warming * cool), 0.75 * cool
                 charge -= run_s / 3600 / hours
                 if charge < 0.2:  # it charges to 60 % first
                     run_s, charge = run_s + rng.uniform(900, 2400), 0.6
@@ -246,7 +249,8 @@ SWEEP = """farm: 1
 name: eta-{seed}-{number}
 workload: {{use: {workload}}}
 phones: all
-matrix: {{batch_size: {batches}, cores: {cores}, protocol: {protocols}}}
+matrix: {{batch_size: {batches}, cores: {cores}}}
+conditions: {{protocol: {protocol}, time_min: {time_min}}}
 repeat: {repeat}
 """
 POLL_INTERVAL_S = 0.2
@@ -283,14 +287,17 @@ def drawn_files(seed: int, sweeps: int) -> list[str]:
             workload=rng.choice(["mlp-4", "lenet", "mlp-2"]),
             batches=rng.choice(["[16, 64]", "[8, 32, 128]", "[32]"]),
             cores=rng.choice(["[big2, all8]", "[big1, big4, all8]", "[big4]"]),
-            protocols=rng.choice(["[cold]", "[cold]", "[cold, endurance]"]),
-            repeat=rng.choice([2, 3, 4]),
+            protocol=(protocol := rng.choice(["cold", "cold", "cold", "endurance"])),
+            time_min="120s" if protocol == "endurance" else rng.choice(["8s", "20s", "60s"]),
+            repeat=rng.choice([1, 2, 3]),
         )
         for number in range(sweeps)
     ]
 
 
-def virtual_lab(folder: Path, sweeps: int, speed: float, seed: int) -> list[LiveSweep]:
+def virtual_lab(
+    folder: Path, sweeps: int, speed: float, save: Path | None, seed: int
+) -> list[LiveSweep]:
     """Run sweeps on virtual phones with faults, two at a time; return what was known of each."""
     from orchestrator.app import lab_status
     from orchestrator.app.control_phones import release_phone
@@ -330,6 +337,8 @@ def virtual_lab(folder: Path, sweeps: int, speed: float, seed: int) -> list[Live
                     del pollers[polled]
                     ended.append(LiveSweep(view.sweeps[0].name, known.pop(polled), time.time()))
                     print(describe(ended[-1].name, [ended[-1].looks()]), flush=True)
+                    if save:
+                        save.with_suffix(f".{seed}.pickle").write_bytes(pickle.dumps(ended))
             time.sleep(POLL_INTERVAL_S)
     return ended
 
@@ -344,11 +353,10 @@ def virtual_labs(options: argparse.Namespace) -> list[LiveSweep]:
         ProcessPoolExecutor(options.labs, mp_context=context) as pool,
     ):
         folders = [Path(folder) / f"lab-{seed}" for seed in seeds]
-        labs = pool.map(virtual_lab, folders, repeat(each), repeat(options.speed), seeds)
+        same = (repeat(each), repeat(options.speed), repeat(options.save))
+        labs = pool.map(virtual_lab, folders, *same, seeds)
         live = [sweep for lab in labs for sweep in lab]
         stored = [list(h.looks()) for each in folders for h in stored_sweeps(each)]
-    if options.save:
-        options.save.write_bytes(pickle.dumps(live))
     print(describe("virtual, live", [sweep.looks() for sweep in live]))
     print(describe("virtual, stored", stored))
     return live
@@ -386,8 +394,8 @@ def main() -> None:
     parser.add_argument("--virtual", type=int, default=0, help="sweeps on virtual phones")
     parser.add_argument("--labs", type=int, default=2, help="virtual labs at a time")
     parser.add_argument("--speed", type=float, default=200.0)
-    parser.add_argument("--save", type=Path, help="write what was known to a file")
-    parser.add_argument("--replay", type=Path, help="estimate again from such a file")
+    parser.add_argument("--save", type=Path, help="write what was known to files, one per lab")
+    parser.add_argument("--replay", type=Path, nargs="*", help="estimate again from such files")
     options = parser.parse_args()
     print(f"80 % intervals after the first tenth of a sweep; load {os.getloadavg()[0]:.1f}")
     print(
@@ -400,7 +408,9 @@ def main() -> None:
     if options.lab:
         print(describe("stored", stored))
     if options.replay:
-        saved: list[LiveSweep] = pickle.loads(options.replay.read_bytes())
+        saved: list[LiveSweep] = [
+            sweep for file in options.replay for sweep in pickle.loads(file.read_bytes())
+        ]
         print(describe("virtual, saved", [sweep.looks() for sweep in saved]))
     if options.virtual:
         virtual_labs(options)
