@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.external_engines import list_engines
+from orchestrator.store.database import Database
 from orchestrator.store.results import measured_runs, run_outcomes
+from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.virtual_phones import NATIVE
 from tests.farm.conftest import ROOT, Farm, run_farm, start_farm_on_one_host
 from tests.farm.terminal import check_nothing_left, start
@@ -97,7 +99,7 @@ def submit(farm: Farm, name: str, text: str, folder: Path) -> str:
     submitted = farm.command("sweep", "submit", folder / "sweep.yaml", "--json")
     assert submitted.returncode == 0, submitted.stderr
     sweep = json.loads(submitted.stdout)["sweep"]
-    farm.command("watch", sweep, "--exit-status")
+    run_farm("watch", sweep, "--exit-status", "--lab", farm.lab.root, timeout=1200)
     return str(sweep)
 
 
@@ -141,21 +143,29 @@ def test_an_engine_that_is_not_there_is_one_sentence(native: Farm, tmp_path: Pat
     assert texts[1].startswith("no-python or what it calls was not found; install it, or correct")
 
 
-def test_the_study_of_libraries_compares_another_engine(tmp_path: Path) -> None:
-    write_manifest("my-mnn", "mnn", install("mnn"), tmp_path)
-    words = ("study", "run", "emdl-library", "--native", "--external", "my-mnn.yaml")
+@pytest.mark.parametrize("engine", ["mnn", "onnxruntime", "executorch"])
+def test_the_study_of_libraries_compares_another_engine(engine: str, tmp_path: Path) -> None:
+    write_manifest("other", engine, install(engine), tmp_path)
+    words = ("study", "run", "emdl-library", "--native", "--external", "other.yaml")
     process = start(tmp_path, *words, "--dir", "lab", "--json")
-    out, err = process.communicate(timeout=900)
+    out, err = process.communicate(timeout=1800)
     if process.returncode == 6 and "other work" in err:
         pytest.skip("other work on this host made every run suspect")
     assert process.returncode == 0, err
+    check_nothing_left(tmp_path)
+    db = Database(Lab.read(tmp_path / "lab", {}).store_url)
+    (sweep,) = sweep_summaries(db)
+    runs = measured_runs(db, sweep.id, include_void=True)
+    batches = sorted(run.case.parameters["batch_size"] for run in runs if run.case.manifest)
+    assert batches == [1, 2, 4]
+    void = [run.verdict.reasons for run in runs if run.verdict.validity is Validity.VOID]
+    assert not void
     lines = {line["claim"].partition(":")[0]: line for line in json.loads(out)["claims"]}
     line = lines["another engine / MNN"]
     if line["gap"] == "no_valid_run":
-        pytest.skip(f"other work on this host made runs suspect: {line['result']}")
+        pytest.skip("other work on this host made runs suspect, so no ratio was computed")
     assert (line["source"], line["gap"]) == ("host", None)
     assert line["range"][0] > 0.2
-    check_nothing_left(tmp_path)
 
 
 def test_the_study_refuses_inference(tmp_path: Path) -> None:
