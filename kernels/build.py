@@ -139,8 +139,8 @@ def zig_version() -> str:
     return _zig(["version"], HERE).strip()
 
 
-def build(target: BuildTarget, into: Path, root: Path = HERE) -> Path:
-    """Build one binary and return its path."""
+def build(target: BuildTarget, into: Path, root: Path = HERE, *, symbols: bool = False) -> Path:
+    """Build one binary and return its path; the names of functions stay in it if asked."""
     into.mkdir(parents=True, exist_ok=True)
     output = into.resolve() / target.file
     with tempfile.TemporaryDirectory(prefix="farm-build-") as scratch_name:
@@ -153,9 +153,9 @@ def build(target: BuildTarget, into: Path, root: Path = HERE) -> Path:
                 )
             )
         if target.bionic:
-            _link_bionic(objects, output, scratch)
+            _link_bionic(objects, output, scratch, symbols)
         else:
-            words = ["cc", "-target", target.zig, *target.flags, *_LINK, *objects]
+            words = ["cc", "-target", target.zig, *target.flags, *_LINK[symbols:], *objects]
             _zig([*words, *target.link, "-o", str(output)], scratch)
     output.chmod(0o755)
     return output
@@ -214,10 +214,11 @@ def _compile(target: BuildTarget, path: Path, scratch: Path, root: Path) -> str:
     return str(output)
 
 
-def _link_bionic(objects: list[str], output: Path, scratch: Path) -> None:
+def _link_bionic(objects: list[str], output: Path, scratch: Path, named: bool) -> None:
     """Link against stub libraries that only define the permitted symbols."""
     stubs = [_stub(name, symbols, scratch) for name, symbols in _BIONIC.items()]
-    words = ["ld.lld", "-pie", "--no-undefined", "--gc-sections", "-s", "--build-id=none"]
+    words = ["ld.lld", "-pie", "--no-undefined", "--gc-sections", "--build-id=none"]
+    words += [] if named else ["-s"]
     words += ["--dynamic-linker=/system/bin/linker64", "--hash-style=both", "-z", "now"]
     words += ["-z", "relro", "-z", "noexecstack", "-z", "max-page-size=16384"]
     words += ["-z", "common-page-size=16384"]

@@ -7,7 +7,9 @@
  * Each worker owns the same range of the parts in every round, so that it finds in its cache what
  * it left there. A worker that has finished its range takes parts that other workers have not
  * begun: a core that is slow, or busy with another process, delays only the part that it is working
- * on. */
+ * on. It does not begin a part if faster workers will have finished all parts by then: their speeds
+ * are measured all the time, since clocks and other processes change them. No result depends on who
+ * runs a part. */
 #define _GNU_SOURCE
 #include "thread_pool.h"
 
@@ -16,30 +18,38 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "int_math.h"
+#include "os.h"
 
-enum { SPIN_NS = 40000, LOADS_PER_CLOCK_READ = 64 };
+enum { SPIN_NS = 40000, LOADS_PER_CLOCK_READ = 64, ROUNDS_PER_MEASUREMENT = 8 };
+#define SPEED_MIN 0.01f
 
 struct worker {
     /* High half: the round. Low half: how many parts of this worker's range are not claimed. */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t unclaimed;
+    _Atomic int left_to_faster; /* so many unclaimed parts, or fewer, are not for this worker */
     struct thread_pool *pool;
     int number;
+    uint32_t done;   /* parts in the round that is measured */
+    int64_t busy_ns; /* for them */
     pthread_t thread;
 };
 
 struct thread_pool {
     int threads;
-    bool oversubscribed; /* more threads than cores */
-    uint64_t mask;
+    bool oversubscribed;       /* more threads than cores */
+    int core_count, cores[64]; /* where threads are pinned, the fastest core first; 0: nowhere */
     thread_pool_task *task;
     void *context;
     int parts;
+    bool measures; /* this round */
+    float *speeds; /* of the workers, relative to one another */
     _Atomic bool closing;
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t round;      /* counts calls of thread_pool_run() */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t sleepers;   /* workers in futex_wait() */
@@ -90,18 +100,39 @@ static bool spin_until_changed(const struct thread_pool *pool, _Atomic uint32_t 
     return false;
 }
 
-/* Pins the calling thread to core number `number` of the mask, counted around. */
-static void pin_thread(uint64_t mask, int number) {
-    int cores = __builtin_popcountll(mask);
-    if (cores == 0) {
-        return;
+static void pin_thread(const struct thread_pool *pool, int number) {
+    if (pool->core_count) {
+        set_affinity(UINT64_C(1) << pool->cores[number % pool->core_count]);
     }
-    uint64_t rest = mask;
-    for (int skip = number % cores; skip > 0; skip--) {
-        rest &= rest - 1;
+}
+
+/* How fast a core is, compared with the other cores of the phone; 0: the system does not say. */
+static long core_speed(int core) {
+    static const char *const nodes[] = {"cpu_capacity", "cpufreq/cpuinfo_max_freq"};
+    for (int n = 0; n < 2; n++) {
+        char path[96], text[24];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/%s", core, nodes[n]);
+        if (read_file_start(path, text, sizeof text) > 0) {
+            return strtol(text, NULL, 10);
+        }
     }
-    uint64_t one = rest & -rest;
-    syscall(SYS_sched_setaffinity, 0, sizeof one, &one);
+    return 0;
+}
+
+/* Lists the first cores of the mask, the fastest first: the caller is thread 0, and runs alone
+ * whatever is too small to be cut. */
+static void list_cores(struct thread_pool *pool, int threads, uint64_t mask) {
+    long speeds[64];
+    for (; mask && pool->core_count < threads; mask &= mask - 1) {
+        int core = __builtin_ctzll(mask), at = pool->core_count++;
+        long speed = core_speed(core);
+        for (; at > 0 && speeds[at - 1] < speed; at--) {
+            speeds[at] = speeds[at - 1];
+            pool->cores[at] = pool->cores[at - 1];
+        }
+        speeds[at] = speed;
+        pool->cores[at] = core;
+    }
 }
 
 void split_range(int64_t count, int part, int parts, int64_t *first, int64_t *last) {
@@ -130,16 +161,61 @@ static int64_t claim_part(struct thread_pool *pool, int number) {
     return -1;
 }
 
+/* Whether a worker leaves what is unclaimed to faster ones. */
+static bool leaves_rest(const struct thread_pool *pool, int worker) {
+    int64_t limit = pool->workers[worker].left_to_faster, unclaimed = 0;
+    for (int number = 0; limit && number < pool->threads && unclaimed <= limit; number++) {
+        unclaimed += (uint32_t)atomic_load(&pool->workers[number].unclaimed);
+    }
+    return limit && unclaimed <= limit;
+}
+
 /* Runs all parts that can be claimed, the worker's own range first; returns how many it ran. */
 static uint32_t run_parts(struct thread_pool *pool, int worker) {
+    struct worker *self = &pool->workers[worker];
     uint32_t done = 0;
+    int64_t start = 0;
     for (int n = 0; n < pool->threads; n++) {
         int number = (worker + n) % pool->threads;
-        for (int64_t part; (part = claim_part(pool, number)) >= 0; done++) {
+        for (int64_t part; !leaves_rest(pool, worker) && (part = claim_part(pool, number)) >= 0;
+             done++) {
+            if (done == 0 && pool->measures) {
+                start = monotonic_ns();
+            }
             pool->task(pool->context, (int)part, pool->parts, worker);
         }
     }
+    if (start) {
+        self->done = done;
+        self->busy_ns = monotonic_ns() - start;
+    }
     return done;
+}
+
+/* Learns from a round how fast workers are; those that ran no part are slowly believed to be as
+ * fast as the others again, so that they are tried. */
+static void learn_speeds(struct thread_pool *pool) {
+    float *speeds = pool->speeds, believed = 0.0f, measured = 0.0f;
+    for (int number = 0; number < pool->threads; number++) {
+        const struct worker *worker = &pool->workers[number];
+        if (worker->done) {
+            believed += speeds[number];
+            measured += (float)worker->done / (float)max_i64(1, worker->busy_ns);
+        }
+    }
+    for (int number = 0; number < pool->threads; number++) {
+        const struct worker *worker = &pool->workers[number];
+        float speed = 1.0f, weight = 1.0f / 64;
+        if (worker->done) {
+            speed = (float)worker->done / (float)max_i64(1, worker->busy_ns) * believed / measured;
+            weight = 1.0f / 4;
+        }
+        speeds[number] += (speed - speeds[number]) * weight;
+        speeds[number] = speeds[number] < SPEED_MIN ? SPEED_MIN : speeds[number];
+    }
+    for (int number = 0; number < pool->threads; number++) {
+        pool->workers[number].left_to_faster = parts_for_faster(speeds, pool->threads, number);
+    }
 }
 
 /* Returns the number of the current round once it differs from `seen`; rounds in between were
@@ -158,7 +234,7 @@ static uint32_t wait_for_round(struct thread_pool *pool, uint32_t seen) {
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     struct thread_pool *pool = self->pool;
-    pin_thread(pool->mask, self->number);
+    pin_thread(pool, self->number);
     for (uint32_t seen = 0;;) {
         seen = wait_for_round(pool, seen);
         if (pool->closing) {
@@ -212,12 +288,17 @@ void thread_pool_run(struct thread_pool *pool, int parts, thread_pool_task *task
     pool->parts = parts;
     atomic_store(&pool->unfinished, (uint32_t)parts);
     uint64_t round = (uint64_t)(atomic_load(&pool->round) + 1) << 32;
+    pool->measures = (round >> 32) % ROUNDS_PER_MEASUREMENT == 0;
     for (int number = 0; number < pool->threads; number++) {
+        pool->workers[number].done = 0;
         atomic_store(&pool->workers[number].unclaimed, round | (uint64_t)range_size(pool, number));
     }
     start_round(pool);
     atomic_fetch_sub(&pool->unfinished, run_parts(pool, 0));
     wait_for_workers(pool);
+    if (pool->measures) {
+        learn_speeds(pool);
+    }
 }
 
 int thread_pool_size(const struct thread_pool *pool) { return pool->threads; }
@@ -235,19 +316,25 @@ void thread_pool_close(struct thread_pool *pool) {
 }
 
 struct thread_pool *thread_pool_open(int threads, uint64_t mask) {
-    size_t size = sizeof(struct thread_pool) + (size_t)threads * sizeof(struct worker);
+    size_t size =
+        sizeof(struct thread_pool) + (size_t)threads * (sizeof(struct worker) + sizeof(float));
     struct thread_pool *pool =
         aligned_alloc(CACHE_LINE_BYTES, (size_t)round_up((int64_t)size, CACHE_LINE_BYTES));
     if (!pool) {
         return NULL;
     }
-    *pool = (struct thread_pool){.threads = 1, .mask = mask};
+    *pool = (struct thread_pool){.threads = 1};
+    pool->speeds = (float *)(pool->workers + threads);
+    for (int number = 0; number < threads; number++) {
+        pool->workers[number] = (struct worker){.pool = pool, .number = number};
+        pool->speeds[number] = 1.0f;
+    }
+    list_cores(pool, threads, mask);
     int cores = mask ? __builtin_popcountll(mask) : threads;
     pool->oversubscribed = threads > cores;
     /* Ranges of parts follow from pool->threads, which workers read only after the first round has
      * begun: so no round may begin before all threads exist. */
     for (int number = 1; number < threads; number++) {
-        pool->workers[number] = (struct worker){.pool = pool, .number = number};
         if (pthread_create(&pool->workers[number].thread, NULL, worker_main,
                            &pool->workers[number])) {
             thread_pool_close(pool);
@@ -255,6 +342,6 @@ struct thread_pool *thread_pool_open(int threads, uint64_t mask) {
         }
         pool->threads = number + 1;
     }
-    pin_thread(mask, 0);
+    pin_thread(pool, 0);
     return pool;
 }

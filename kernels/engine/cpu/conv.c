@@ -177,6 +177,12 @@ static void pack_forward(void *context, int part, int parts, int worker) {
     }
 }
 
+static void run_packing(struct exec_context *exec, struct packing *packing,
+                        thread_pool_task *task) {
+    int64_t panels = packing->job->groups * packing->job->panels.count;
+    thread_pool_run(exec->pool, thread_pool_parts(exec->pool, panels), task, packing);
+}
+
 static void forward_run(const struct op *op, struct exec_context *exec) {
     struct conv conv = conv_of(op);
     const float *bias = has_bias(op) ? floats(op->in[2]) : NULL;
@@ -191,7 +197,7 @@ static void forward_run(const struct op *op, struct exec_context *exec) {
     job.bias = bias;
     conv_gemm_bind_workspace(&job, exec->workspace);
     struct packing packing = {&job, &conv, floats(op->in[1]), 0, 0};
-    thread_pool_run(exec->pool, thread_pool_size(exec->pool), pack_forward, &packing);
+    run_packing(exec, &packing, pack_forward);
     conv_gemm_run(&job, exec->pool);
 }
 
@@ -343,7 +349,7 @@ static void input_run(const struct op *op, struct exec_context *exec) {
             job.output = floats(op->out[0]) + phase.first_h * conv.window.width + phase.first_w;
             conv_gemm_bind_workspace(&job, exec->workspace);
             struct packing packing = {&job, &conv, floats(op->in[0]), down, across};
-            thread_pool_run(exec->pool, threads, pack_transposed, &packing);
+            run_packing(exec, &packing, pack_transposed);
             conv_gemm_run(&job, exec->pool);
         }
     }

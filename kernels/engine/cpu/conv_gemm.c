@@ -291,8 +291,7 @@ static void multiply_packed(const struct conv_gemm *job, const struct block *blo
             .whole = count == NR,
             .tail = count < NR ? count : 0,
         };
-        struct tile tile = {
-            .b_left = block->column_panel, .b_right = block->column_panel + 8, .b_stride = NR};
+        struct tile tile = {.b_left = block->column_panel};
         multiply_row_panels(job, block, &target, &tile);
     }
 }
@@ -346,8 +345,8 @@ void conv_gemm_plan(struct conv_gemm *job, int threads) {
         max_i64(1, one.pitch * one.phases_down * one.phases_across * job->in_channels);
     int64_t rows = max_i64(1, BAND_FLOATS / row_floats);
     job->bands = min_i64(window->rows, div_up(window->rows, rows));
-    if (planes * job->bands < 4 * threads && threads > 1) {
-        job->bands = min_i64(window->rows, div_up(4 * threads, planes));
+    if (planes * job->bands < PARTS_PER_THREAD * threads && threads > 1) {
+        job->bands = min_i64(window->rows, div_up(PARTS_PER_THREAD * threads, planes));
     }
     job->weight_splits = 1;
     if (planes * job->bands < threads) {

@@ -33,7 +33,7 @@ struct weight_grad {
     int64_t packed_dy_floats, band_floats, image_floats; /* image_floats: the band of one image */
 };
 
-enum { BLOCK_PIXELS = 256, CHUNK_FLOATS = 32 * 1024 };
+enum { BLOCK_PIXELS = 256, CHUNK_FLOATS = 32 * 1024, COLUMNS_MIN = 128 };
 
 static int64_t partial_floats(const struct weight_grad *job) {
     return cache_line_floats(job->conv.out * job->depth);
@@ -44,17 +44,22 @@ static size_t worker_scratch(const struct weight_grad *job) {
            cache_line_bytes(job->pixels * NR);
 }
 
+/* Blocks are split among the threads, since each split needs a partial dw; channels are split
+ * further, as far as every part has enough columns to make up for packing dy again. */
 static void choose_splits(struct weight_grad *job, int threads) {
     job->block_splits = job->channel_splits = 1;
     int64_t pixels = job->conv.images * conv_out_area(&job->conv);
     if (threads == 1) {
         return;
     }
+    int64_t splits = job->depth / COLUMNS_MIN;
     if (pixels >= 512 * threads || job->depth < 64 * threads) {
         job->block_splits = (int)min_i64(threads, job->blocks);
+        splits = max_i64(1, min_i64(splits, PARTS_PER_THREAD));
     } else {
-        job->channel_splits = (int)min_i64(threads, job->in_channels);
+        splits = max_i64(threads, min_i64(splits, threads * PARTS_PER_THREAD));
     }
+    job->channel_splits = (int)min_i64(splits, job->in_channels);
 }
 
 static void plan_weight_grad(struct weight_grad *job, const struct conv *conv, int threads) {

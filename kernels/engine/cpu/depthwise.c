@@ -183,6 +183,31 @@ struct rows {
     bool may_overrun;
 };
 
+#if defined(__aarch64__)
+/* Sixteen pixels are four sums; a tap is loaded while the tap before is multiplied. */
+ALWAYS_INLINE void convolve_16_pixels(const v8 weight[9], const float *const at[9], int taps,
+                                      int64_t first, v8 start, float *to) {
+    v4 sum[4], x[2][4];
+    UNROLL
+    for (int n = 0; n < 4; n++) {
+        sum[n] = low4(start);
+        x[0][n] = load4_ordered(at[0], first * 4 + n * 16);
+    }
+    UNROLL
+    for (int tap = 0; tap < taps; tap++) {
+        UNROLL
+        for (int n = 0; n < 4; n++) {
+            add_product4_ordered(&sum[n], x[tap % 2][n], low4(weight[tap]));
+            if (tap + 1 < taps) {
+                x[(tap + 1) % 2][n] = load4_ordered(at[tap + 1], first * 4 + n * 16);
+            }
+        }
+    }
+    store8(to, join4(sum[0], sum[1]));
+    store8(to + 8, join4(sum[2], sum[3]));
+}
+#endif
+
 /* For few taps: their weights stay in registers. */
 ALWAYS_INLINE void convolve_rows_unrolled(const struct rows *rows, int taps) {
     v8 weight[9];
@@ -197,7 +222,13 @@ ALWAYS_INLINE void convolve_rows_unrolled(const struct rows *rows, int taps) {
     v8 start = splat8(rows->bias);
     float *to = rows->to;
     for (int64_t p = 0; p < count * pitch; p += pitch, to += step, writable -= step) {
-        for (int64_t j = 0; j < columns; j += 8) {
+        int64_t j = 0;
+#if defined(__aarch64__)
+        for (; j + 16 <= columns; j += 16) {
+            convolve_16_pixels(weight, at, taps, p + j, start, to + j);
+        }
+#endif
+        for (; j < columns; j += 8) {
             v8 sum = start;
             UNROLL
             for (int tap = 0; tap < taps; tap++) {
@@ -341,6 +372,14 @@ static void plane_part(void *context, int part, int parts, int worker) {
     }
 }
 
+/* A part clears its scratch memory first, which only pays for several planes. */
+static void run_planes(struct planes *planes, struct exec_context *exec, int64_t most,
+                       thread_pool_task *task) {
+    int64_t planes_in_all = planes->conv->images * planes->conv->in;
+    int64_t parts = max_i64(thread_pool_size(exec->pool), planes_in_all / 8);
+    thread_pool_run(exec->pool, thread_pool_parts(exec->pool, min_i64(most, parts)), task, planes);
+}
+
 void depthwise_forward(const struct conv *conv, const float *x, const float *w, const float *b,
                        float *y, struct exec_context *exec) {
     struct planes planes = plan_forward(conv);
@@ -350,7 +389,7 @@ void depthwise_forward(const struct conv *conv, const float *x, const float *w, 
     planes.output = y;
     bind_workspace(&planes, exec->workspace);
     list_forward_taps(&planes);
-    thread_pool_run(exec->pool, thread_pool_size(exec->pool), plane_part, &planes);
+    run_planes(&planes, exec, conv->images * conv->in, plane_part);
 }
 
 void depthwise_input_gradient(const struct conv *conv, const float *w, const float *dy, float *dx,
@@ -361,7 +400,7 @@ void depthwise_input_gradient(const struct conv *conv, const float *w, const flo
     planes.output = dx;
     bind_workspace(&planes, exec->workspace);
     list_input_taps(&planes);
-    thread_pool_run(exec->pool, thread_pool_size(exec->pool), plane_part, &planes);
+    run_planes(&planes, exec, conv->images * conv->in, plane_part);
 }
 
 /* ---- weight gradient ---- */
@@ -456,7 +495,7 @@ void depthwise_weight_gradient(const struct conv *conv, const float *x, const fl
     planes.output = dw;
     bind_workspace(&planes, exec->workspace);
     list_forward_taps(&planes);
-    thread_pool_run(exec->pool, thread_pool_size(exec->pool), weight_part, &planes);
+    run_planes(&planes, exec, conv->in, weight_part);
 }
 
 size_t depthwise_workspace(const struct conv *conv, int threads) {

@@ -14,6 +14,7 @@
 enum { KC = 256, MC = 144, NC = 480 };
 /* Dot products are used up to this many rows or columns, DOT_DEPTH depths at a time. */
 enum { DOT_DEPTH = 1024, DOT_THIN = 24 };
+#define LATE_SHARE 0.125 /* by how much of a part a thread is late; 0: all cores are equally fast */
 
 static struct matrix submatrix(struct matrix x, int64_t row, int64_t column) {
     x.data += row * x.row + column * x.column;
@@ -22,8 +23,6 @@ static struct matrix submatrix(struct matrix x, int64_t row, int64_t column) {
 
 /* ---- packing ---- */
 
-typedef float v4 __attribute__((vector_size(16), may_alias));
-typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
 typedef float v2 __attribute__((vector_size(8), may_alias));
 typedef float v2_any __attribute__((vector_size(8), aligned(4), may_alias));
 
@@ -176,11 +175,7 @@ static void store_tile(const float *tile, int64_t rows, int64_t columns, struct 
 
 void multiply_panels(int64_t rows, int64_t columns, int64_t depth, const float *row_panel,
                      const float *column_panel, struct matrix c, bool accumulate) {
-    struct tile tile = {.depth = depth,
-                        .a = row_panel,
-                        .b_left = column_panel,
-                        .b_right = column_panel + 8,
-                        .b_stride = NR};
+    struct tile tile = {.depth = depth, .a = row_panel, .b_left = column_panel};
     if (columns == NR && c.column == 1) {
         tile.c_left = c.data;
         tile.c_right = c.data + 8;
@@ -302,6 +297,32 @@ struct split {
     int m, n, k;
 };
 
+/* The estimated time of a part: multiply-adds and packing. */
+static double part_cost(int64_t m, int64_t n, int64_t k, struct split split) {
+    double rows = (double)div_up(div_up(m, MR), split.m) * MR;
+    double columns = (double)div_up(div_up(n, NR), split.n) * NR;
+    double deep = (double)div_up(k, split.k);
+    return rows * columns * deep / 16 + (rows + columns) * deep / 2;
+}
+
+/* Cuts the part of each thread further as long as packing more costs less than waiting for a thread
+ * that is late by a share of its last part. */
+static struct split cut_parts(int64_t m, int64_t n, int64_t k, struct split split) {
+    struct split best = split;
+    double least_cost = 1e300;
+    for (int more = 1; more <= PARTS_PER_THREAD; more *= 2) {
+        for (int rows = 1; rows <= more; rows *= 2) {
+            struct split finer = {split.m * rows, split.n * (more / rows), split.k};
+            double cost = part_cost(m, n, k, finer) * (more + LATE_SHARE);
+            if (cost < least_cost) {
+                least_cost = cost;
+                best = finer;
+            }
+        }
+    }
+    return best;
+}
+
 /* Chooses the split with the least estimated time: multiply-adds of the slowest thread, its
  * packing, and the adding of partial results where the depth is split. */
 static struct split choose_split(int64_t m, int64_t n, int64_t k, int threads) {
@@ -313,13 +334,10 @@ static struct split choose_split(int64_t m, int64_t n, int64_t k, int threads) {
     for (int sm = 1; sm <= threads; sm++) {
         for (int sn = 1; sm * sn <= threads; sn++) {
             for (int sk = 1; sm * sn * sk <= threads; sk++) {
-                double rows = (double)div_up(div_up(m, MR), sm) * MR;
-                double columns = (double)div_up(div_up(n, NR), sn) * NR;
-                double deep = (double)div_up(k, sk);
-                if (sk > 1 && deep < 128) {
+                if (sk > 1 && div_up(k, sk) < 128) {
                     continue;
                 }
-                double cost = rows * columns * deep / 16 + (rows + columns) * deep / 2;
+                double cost = part_cost(m, n, k, (struct split){sm, sn, sk});
                 if (sk > 1) {
                     cost += 2000 + (double)m * (double)n * (1 + (double)sk / threads) / 4;
                 }
@@ -330,7 +348,7 @@ static struct split choose_split(int64_t m, int64_t n, int64_t k, int threads) {
             }
         }
     }
-    return best;
+    return best.k > 1 ? best : cut_parts(m, n, k, best);
 }
 
 struct gemm_job {

@@ -22,7 +22,7 @@ enum { SUM_STRIDE = ALIGNMENT / sizeof(double) };
 
 static size_t partial_sums_bytes(const struct op *op, int threads) {
     (void)op;
-    return (size_t)threads * ALIGNMENT;
+    return (size_t)threads * PARTS_PER_THREAD * ALIGNMENT;
 }
 
 static struct loss loss_of(const struct op *op, struct exec_context *exec) {

@@ -8,26 +8,36 @@ struct accumulators {
     v8 left[MR], right[MR];
 };
 
+#if defined(__aarch64__)
+#include "microkernel_arm64.h"
+#else
+
 /* Adds one depth: a rank-1 update of the tile. */
 ALWAYS_INLINE void rank1_update(struct accumulators *sums, int rows, const float *a, v8 left,
                                 v8 right) {
-#if defined(__aarch64__)
-    /* Two loads for six values: the compiler then multiplies by a lane of a register. */
-    typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
-    typedef float v2 __attribute__((vector_size(8), aligned(4), may_alias));
-    v4 four = *(const v4 *)a;
-    v2 two = *(const v2 *)(a + 4);
-    float value[MR] = {four[0], four[1], four[2], four[3], two[0], two[1]};
-#else
-    const float *value = a;
-#endif
     UNROLL
     for (int row = 0; row < rows; row++) {
-        v8 factor = splat8(value[row]);
+        v8 factor = splat8(a[row]);
         sums->left[row] += factor * left;
         sums->right[row] += factor * right;
     }
 }
+
+/* Adds all depths. */
+ALWAYS_INLINE void add_products(struct accumulators *sums, const struct tile *tile, int rows) {
+    const float *a = tile->a, *left = tile->b_left, *right = tile->b_right;
+    if (tile->b_offsets) {
+        const int32_t *offset = tile->b_offsets, *end = offset + tile->depth;
+        for (; offset < end; offset++, a += MR) {
+            rank1_update(sums, rows, a, load8(left + *offset), load8(right + *offset));
+        }
+    } else {
+        for (int64_t k = tile->depth; k > 0; k--, a += MR, left += NR) {
+            rank1_update(sums, rows, a, load8(left), load8(left + 8));
+        }
+    }
+}
+#endif
 
 ALWAYS_INLINE void store_sum(float *to, v8 sum, bool accumulate) {
     store8(to, accumulate ? (v8)(load8(to) + sum) : sum);
@@ -39,18 +49,7 @@ ALWAYS_INLINE void compute_tile(const struct tile *tile, int rows) {
     for (int row = 0; row < rows; row++) {
         sums.left[row] = sums.right[row] = splat8(tile->bias ? tile->bias[row] : 0.0f);
     }
-    const float *a = tile->a, *left = tile->b_left, *right = tile->b_right;
-    if (tile->b_offsets) {
-        const int32_t *offset = tile->b_offsets, *end = offset + tile->depth;
-        for (; offset < end; offset++, a += MR) {
-            rank1_update(&sums, rows, a, load8(left + *offset), load8(right + *offset));
-        }
-    } else {
-        int64_t stride = tile->b_stride;
-        for (int64_t k = tile->depth; k > 0; k--, a += MR, left += stride, right += stride) {
-            rank1_update(&sums, rows, a, load8(left), load8(right));
-        }
-    }
+    add_products(&sums, tile, rows);
     float *c_left = tile->c_left, *c_right = tile->c_right;
     UNROLL
     for (int row = 0; row < rows; row++, c_left += tile->c_stride, c_right += tile->c_stride) {

@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+#if defined(__aarch64__)
+#include "arm64_ordered.h"
+#endif
 #include "vector.h"
 
 /* For a loop over an array of registers: unless it is unrolled, the array lives in memory. */
@@ -19,15 +22,16 @@
 
 enum { MR = 6, NR = 16 };
 
-/* One tile: c (rows, NR) = a (rows, depth) * b (depth, NR). B and C are given in two halves of
- * eight columns, which need not be adjacent. */
+/* One tile: c (rows, NR) = a (rows, depth) * b (depth, NR). B is a packed column panel, or its rows
+ * are anywhere in memory. C, and such rows of B, are given in two halves of eight columns, which
+ * need not be adjacent. */
 struct tile {
     int64_t depth;
-    const float *a;                /* a packed row panel: MR values per depth */
-    const float *b_left, *b_right; /* row 0 of B */
-    const int32_t *b_offsets; /* row k of B is b_offsets[k] floats further; NULL: k * b_stride */
-    int64_t b_stride;
-    const float *bias; /* one initial value per row; NULL: 0 */
+    const float *a;           /* a packed row panel: MR values per depth */
+    const float *b_left;      /* row 0 of B */
+    const float *b_right;     /* the right half of row 0, if there are offsets */
+    const int32_t *b_offsets; /* row k is b_offsets[k] floats further; NULL: a column panel */
+    const float *bias;        /* one initial value per row; NULL: 0 */
     float *c_left, *c_right;
     int64_t c_stride; /* between rows of C */
     bool accumulate;  /* c += instead of c = */
@@ -53,6 +57,33 @@ ALWAYS_INLINE void dot_tile_clear(struct dot_tile *tile) {
 }
 
 /* Adds eight more depths. */
+#if defined(__aarch64__)
+ALWAYS_INLINE void dot_tile_step(struct dot_tile *tile, const float *const a[DOT_ROWS],
+                                 const float *const b[DOT_COLUMNS], int64_t at) {
+    UNROLL
+    for (int half = 0; half < 2; half++, at += 4) {
+        v4 left[DOT_ROWS], right[DOT_COLUMNS];
+        UNROLL
+        for (int column = 0; column < DOT_COLUMNS; column++) {
+            right[column] = load4_ordered(b[column], at * 4);
+        }
+        UNROLL
+        for (int row = 0; row < DOT_ROWS; row++) {
+            left[row] = load4_ordered(a[row], at * 4);
+        }
+        UNROLL
+        for (int row = 0; row < DOT_ROWS; row++) {
+            UNROLL
+            for (int column = 0; column < DOT_COLUMNS; column++) {
+                v8 *sum = &tile->sum[row][column];
+                v4 low = low4(*sum), high = high4(*sum);
+                add_product4_ordered(half ? &high : &low, left[row], right[column]);
+                *sum = join4(low, high);
+            }
+        }
+    }
+}
+#else
 ALWAYS_INLINE void dot_tile_step(struct dot_tile *tile, const float *const a[DOT_ROWS],
                                  const float *const b[DOT_COLUMNS], int64_t at) {
     v8 right[DOT_COLUMNS];
@@ -69,5 +100,6 @@ ALWAYS_INLINE void dot_tile_step(struct dot_tile *tile, const float *const a[DOT
         }
     }
 }
+#endif
 
 #endif

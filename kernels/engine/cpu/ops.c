@@ -75,7 +75,8 @@ int parallel_for_parts(const struct exec_context *exec, int64_t max_parts, int64
     if (values < PARALLEL_MIN_VALUES || threads < 2) {
         return 1;
     }
-    return (int)min_i64(max_parts, threads);
+    int64_t parts = max_i64(threads, values / PART_MIN_VALUES);
+    return thread_pool_parts(exec->pool, min_i64(max_parts, parts));
 }
 
 void parallel_for(const struct exec_context *exec, int64_t max_parts, int64_t values,

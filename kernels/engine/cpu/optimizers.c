@@ -195,7 +195,7 @@ static void squared_norm_run(const struct op *op, struct exec_context *exec) {
 
 static size_t squared_norm_workspace(const struct op *op, int threads) {
     (void)op;
-    return (size_t)threads * ALIGNMENT;
+    return (size_t)threads * PARTS_PER_THREAD * ALIGNMENT;
 }
 
 static const char *check_squared_norm(const struct op *op) {

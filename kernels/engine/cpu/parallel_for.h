@@ -10,11 +10,12 @@
 #include "../int_math.h"
 #include "../thread_pool.h"
 
-/* Work that reads or writes fewer values than this is not worth waking threads for. */
-enum { PARALLEL_MIN_VALUES = 16384 };
+/* Work that reads or writes fewer values than this is not worth waking threads for, or not worth a
+ * part more than there are threads. */
+enum { PARALLEL_MIN_VALUES = 16384, PART_MIN_VALUES = 4096 };
 
 /* Runs the task in at most `max_parts` parts; `values`: about how many are read or written in all.
- * parallel_for_parts() returns the number of parts. */
+ * parallel_for_parts() returns the number of parts, at most PARTS_PER_THREAD per thread. */
 int parallel_for_parts(const struct exec_context *exec, int64_t max_parts, int64_t values);
 void parallel_for(const struct exec_context *exec, int64_t max_parts, int64_t values,
                   thread_pool_task *task, void *context);

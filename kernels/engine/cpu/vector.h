@@ -20,6 +20,10 @@ typedef int32_t v8i __attribute__((vector_size(32), may_alias));
 typedef float v8_any __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t v8i_any __attribute__((vector_size(32), aligned(4), may_alias));
 
+/* Half of that. */
+typedef float v4 __attribute__((vector_size(16), may_alias));
+typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
+
 static inline v8 load8(const float *from) { return *(const v8_any *)from; }
 static inline void store8(float *to, v8 x) { *(v8_any *)to = x; }
 static inline v8i load8i(const int32_t *from) { return *(const v8i_any *)from; }

@@ -5,8 +5,6 @@
 
 #include "vector.h"
 
-typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
-
 static int64_t clamp(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
