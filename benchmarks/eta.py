@@ -265,15 +265,17 @@ class LiveSweep(NamedTuple):
 
     def looks(self) -> list[Look]:
         """Estimate the end again at all these moments."""
+        with_runs = [rest for rest in self.known if any(map(len, rest.left.values()))]
         start_s = self.known[0].now_s if self.known else 0.0
-        length_s = self.ended_s - start_s
+        without = (rest.now_s for rest in self.known if rest.now_s > start_s and not rest.left)
+        ended_s = next(without, self.ended_s)
         looks = []
-        for rest in self.known:
-            share = (rest.now_s - start_s) / length_s
+        for rest in with_runs:
+            share = (rest.now_s - start_s) / (ended_s - start_s)
             shown = estimate_remaining(rest) if TENTH < share < 1.0 else None
             if shown is not None:
                 spans = (shown.early_s, shown.late_s, shown.likely_s)
-                looks.append(Look(share, *spans, self.ended_s - rest.now_s, bool(shown.unknown)))
+                looks.append(Look(share, *spans, ended_s - rest.now_s, bool(shown.unknown)))
         return looks
 
 

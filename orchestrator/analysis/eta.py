@@ -240,20 +240,22 @@ class _CycleHistory:
             gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, duration_s))
             self._last[item.phone] = item.ended_s
             cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
-        logs = self._take_out_interruptions(cycles)
-        self._own = {key: (fmean(values), len(values)) for key, values in logs.items()}
+        usual = self._take_out_interruptions(cycles)
+        # Of the mean, not of logarithms: an attempt that fails at once would dominate these.
+        means = {key: fmean(values) for key, values in usual.items()}
+        self._own = {key: (math.log(means[key]), len(values)) for key, values in usual.items()}
         residuals = [
-            (value - self._own[key][0]) ** 2 for key, values in logs.items() for value in values
+            (value / means[key] - 1.0) ** 2 for key, values in usual.items() for value in values
         ]
-        degrees = max(0, len(residuals) - len(logs))
+        degrees = max(0, len(residuals) - len(usual))
         weighted = sum(residuals) + RUN_SPREAD_WEIGHT * RUN_SPREAD**2
-        self.spread = math.sqrt(weighted / (degrees + RUN_SPREAD_WEIGHT))
+        self.spread = math.sqrt(math.log1p(weighted / (degrees + RUN_SPREAD_WEIGHT)))
         self._fit_effects()
 
     def _take_out_interruptions(
         self, cycles: Mapping[tuple[str, Cell], Sequence[float]]
     ) -> dict[tuple[str, Cell], list[float]]:
-        """Return the logarithms of cycles; what is far above the usual is kept as an excess."""
+        """Return the usual cycles; what is far above them is kept as an excess."""
         of_cell: dict[Cell, list[float]] = {}
         for (_, cell), values in cycles.items():
             of_cell.setdefault(cell, []).extend(values)
@@ -261,17 +263,17 @@ class _CycleHistory:
         for (_, condition), values in of_cell.items():
             of_condition.setdefault(condition, []).extend(values)
         self.excess_s: list[float] = []
-        logs: dict[tuple[str, Cell], list[float]] = {}
+        usual: dict[tuple[str, Cell], list[float]] = {}
         for key, values in cycles.items():
             known = values if len(values) > 2 else of_cell[key[1]]
             usual_s = median(known if len(known) > 2 else of_condition[key[1][1]])
             for value in values:
                 if value > INTERRUPTED * usual_s:
                     self.excess_s.append(value - usual_s)
-                logs.setdefault(key, []).append(
-                    math.log(usual_s if value > INTERRUPTED * usual_s else value)
+                usual.setdefault(key, []).append(
+                    usual_s if value > INTERRUPTED * usual_s else value
                 )
-        return logs
+        return usual
 
     def draw_interruptions(self, work: _Work, rate: float, rng: random.Random) -> float:
         """Draw how long a phone will be interrupted during the cycles that it has left."""
@@ -316,7 +318,7 @@ class _CycleHistory:
         mean_s = variance = squares = guessed_s = guessed_error = 0.0
         for cell, runs in left.items():
             log_s, error, is_guess = self._cycle(phone, cell)
-            cycle_s = math.exp(log_s + self.spread**2 / 2)
+            cycle_s = math.exp(log_s)
             mean_s += runs * cycle_s
             squares += runs * cycle_s**2
             variance += runs * (self.spread * cycle_s) ** 2 + (runs * error * cycle_s) ** 2
