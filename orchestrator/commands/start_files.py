@@ -77,7 +77,7 @@ parameters:
 
 # How it is started. A name in braces is the path of a file on the phone, a parameter, or what the
 # protocol asks for: threads, warmup, steps, seconds, max_seconds.
-command: [sh, "{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}"]
+command: [sh, "{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}", "{{seconds}}"]
 
 samples_per_step: batch_size
 
@@ -93,12 +93,15 @@ read:
 PROGRAM = """#!/system/bin/sh
 # A stand-in for your engine: it prints the time and the loss of every step. Replace it by the call
 # of your program, or list the program itself under `files` of the manifest.
-batch=$1 threads=$2 steps=$3
+batch=$1 threads=$2 steps=$3 seconds=$4
+ms=$((20 + batch / threads % 70))
+last=$((seconds * 1000 / ms + 1))
+[ $last -lt $steps ] && last=$steps
 n=0
-while [ $n -lt $steps ]; do
+while [ $n -lt $last ]; do
   n=$((n + 1))
-  usleep 20000 2>/dev/null || sleep 0.02
-  echo "step ms $((20 + batch / threads)).0 loss 0.$((900 - 800 * n / (steps + 1)))"
+  usleep ${ms}000 2>/dev/null || sleep 0.0$ms
+  echo "step ms $ms.0 loss $((9000 / (n + 10))).5"
 done
 """
 

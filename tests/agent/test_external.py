@@ -28,6 +28,7 @@ from agent.prepare.cpu_pinning import read_policy_states
 from agent.restore.watchdog import Watchdog
 from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
 from kernels.runner_builds import runner_for
+from orchestrator.commands.start_files import write_manifest
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import assert_fault
@@ -108,6 +109,20 @@ def test_the_example_runs_from_its_sweep_to_a_valid_report(
     assert report.applied.mask == "f0"
     assert report.case_digest == case.digest
     assert result.telemetry is not None
+
+
+@pytest.mark.usefixtures("restored_phone")
+def test_the_program_that_is_written_for_a_start_gives_a_valid_run(
+    phone: Phone, context: LaneContext, tmp_path: Path
+) -> None:
+    manifest, program = write_manifest("my-engine", tmp_path, None)
+    store_file(context, program.read_bytes())
+    text = f"farm: 1\nname: x\nphones: all\nworkload: external:{manifest.name}\n"
+    (case,) = read_sweep(text, lambda name: (tmp_path / name).read_text()).cases
+    report = run(phone, context, case).report
+    assert report.fault is None, report.fault
+    assert report.verdict is not None
+    assert report.verdict.validity is not Validity.VOID, report.verdict.reasons
 
 
 @pytest.mark.usefixtures("restored_phone")

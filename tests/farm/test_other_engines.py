@@ -68,7 +68,7 @@ def install(name: str) -> Path:
             [find_python(), "-m", "venv", "--clear", "--without-pip", folder], check=True
         )
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
-        words = ["install", "--quiet", "--only-binary", ":all:", *packages[1].split()]
+        words = ["install", "--quiet", "--prefer-binary", *packages[1].split()]
         done = subprocess.run([*pip, *words], check=False, capture_output=True, text=True)
         if done.returncode != 0:
             pytest.skip(f"the registry does not have {packages[1]}: {done.stderr[-200:]}")

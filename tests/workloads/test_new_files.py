@@ -56,8 +56,8 @@ def test_a_new_manifest_is_valid_and_its_program_prints_what_it_says(tmp_path: P
     (case,) = read_sweep(text, lambda name: (tmp_path / name).read_text()).cases
     assert case.manifest is not None
     assert case.manifest.training
-    output = subprocess.check_output(["sh", program, "8", "2", "3"], text=True)
-    assert output.splitlines()[0].startswith("step ms 24.0 loss 0.")
+    output = subprocess.check_output(["sh", program, "8", "2", "3", "0"], text=True)
+    assert output.splitlines()[0] == "step ms 24.0 loss 818.5"
     assert len(output.splitlines()) == 3
     with pytest.raises(InvalidRequest, match="exists already"):
         write_manifest("my-engine", tmp_path, program)
