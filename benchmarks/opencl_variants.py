@@ -40,7 +40,7 @@ def measured_table(device: Device, speeds: Mapping[int, Speeds], load: float) ->
     heads = ["file", "what it does", *(f"n = {n}" for n in speeds), "times naive"]
     lines = [
         f"Device: {facts.name} ({facts.kind}), driver {facts.platform} {facts.driver}. "
-        "Source: `host`, so this says nothing about a phone's GPU.",
+        "Source: `host`; the speed of a phone's GPU is not known from it.",
         f"GFLOP/s by wall time, {datetime.now(UTC):%Y-%m-%d}, load {load:.1f}; "
         f"the measured peak is {measure_peaks(device).gflops:.0f}. The last column is for "
         f"n = {largest}; {', '.join(TRANSPOSED)} is measured with a transposed B.",
