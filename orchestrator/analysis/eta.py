@@ -22,8 +22,9 @@ from typing import NamedTuple
 DRAWS, DRAWS_MIN, PHONES_DRAWN = 200, 50, 20_000  # many phones are drawn less often
 GAP_MAX = 10.0  # a longer pause between runs, in usual durations, was an outage
 RUN_SPREAD, RUN_SPREAD_WEIGHT = 0.25, 4.0  # of one cycle, until this many have shown their own
-CELL_SPREAD = 0.6  # of a cell that no phone has run
-PHONE_SPREAD = 0.2  # of a cell that only other phones have run
+CELL_SPREAD = 0.6  # of a cell that no phone has run, until the lab has shown its own
+PHONE_SPREAD = 0.2  # of a cell that only other phones have run, likewise
+SPREAD_WEIGHT = 4.0  # of these two, in values
 SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
 COMMON_SPREAD = 0.1  # of whatever slows all phones at once, such as a warm room
 RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
@@ -184,7 +185,9 @@ def _draw_ends(
     guessed = guessed_s / total_s if total_s else 0.0
     common = math.hypot(COMMON_SPREAD, CELL_SPREAD * guessed / 2)
     share, weight = RETRY_PRIOR
-    lost = (rest.attempts_lost + share * weight, rest.runs_done + (1 - share) * weight)
+    attempts = rest.runs_done + rest.attempts_lost
+    lasting = max(0.0, rest.attempts_lost - attempts * history.short / history.count)
+    lost = (lasting + share * weight, rest.runs_done + (1 - share) * weight)
     draws = max(DRAWS_MIN, min(DRAWS, PHONES_DRAWN // len(works)))
     ends, lasts = [], Counter[str]()
     events, cycles = INTERRUPTION_PRIOR
@@ -222,6 +225,12 @@ def _draw_phone(
     return max(0.0, total_s - min(elapsed_s, cycle_s)) + late_s
 
 
+def _spread(differences: Sequence[float], free: int, before: float) -> float:
+    """Return how much the lab's own values differ; `before` is assumed until enough have ended."""
+    squares = sum(each**2 for each in differences) + SPREAD_WEIGHT * before**2
+    return math.sqrt(squares / (free + SPREAD_WEIGHT))
+
+
 class _CycleHistory:
     """The cycles of a sweep's phones, and how long further ones are expected to take."""
 
@@ -241,7 +250,6 @@ class _CycleHistory:
             self._last[item.phone] = item.ended_s
             cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
         usual = self._take_out_interruptions(cycles)
-        # Of the mean, not of logarithms: an attempt that fails at once would dominate these.
         means = {key: fmean(values) for key, values in usual.items()}
         self._own = {key: (math.log(means[key]), len(values)) for key, values in usual.items()}
         residuals = [
@@ -255,7 +263,10 @@ class _CycleHistory:
     def _take_out_interruptions(
         self, cycles: Mapping[tuple[str, Cell], Sequence[float]]
     ) -> dict[tuple[str, Cell], list[float]]:
-        """Return the usual cycles; what is far above them is kept as an excess."""
+        """Return the usual cycles; what is far above them is kept as an excess.
+
+        An attempt that failed at once says nothing of the others, and costs next to nothing.
+        """
         of_cell: dict[Cell, list[float]] = {}
         for (_, cell), values in cycles.items():
             of_cell.setdefault(cell, []).extend(values)
@@ -263,16 +274,17 @@ class _CycleHistory:
         for (_, condition), values in of_cell.items():
             of_condition.setdefault(condition, []).extend(values)
         self.excess_s: list[float] = []
+        self.short = 0  # attempts that failed at once
         usual: dict[tuple[str, Cell], list[float]] = {}
         for key, values in cycles.items():
             known = values if len(values) > 2 else of_cell[key[1]]
             usual_s = median(known if len(known) > 2 else of_condition[key[1][1]])
-            for value in values:
-                if value > INTERRUPTED * usual_s:
-                    self.excess_s.append(value - usual_s)
-                usual.setdefault(key, []).append(
-                    usual_s if value > INTERRUPTED * usual_s else value
-                )
+            lasting = [value for value in values if value * INTERRUPTED >= usual_s]
+            self.short += len(values) - len(lasting)
+            self.excess_s += [value - usual_s for value in lasting if value > INTERRUPTED * usual_s]
+            usual[key] = [
+                min(value, usual_s) if value > INTERRUPTED * usual_s else value for value in lasting
+            ] or [usual_s]
         return usual
 
     def draw_interruptions(self, work: _Work, rate: float, rng: random.Random) -> float:
@@ -304,6 +316,12 @@ class _CycleHistory:
                 cell: fmean(mean - self._phones[phone] for phone, mean in rows)
                 for cell, rows in by_cell.items()
             }
+        found = [
+            mean - self.cells[cell] - self._phones[phone]
+            for (phone, cell), (mean, _) in self._own.items()
+        ]
+        free = max(0, len(found) - len(self.cells) - len(self._phones))
+        self._phone_spread = _spread(found, free, PHONE_SPREAD)
         self._of_condition: dict[str, list[float]] = {}
         for (_, condition), effect in self.cells.items():
             self._of_condition.setdefault(condition, []).append(effect)
@@ -334,12 +352,12 @@ class _CycleHistory:
         own = self._own.get((phone, cell))
         if own is not None:
             mean, count = own
-            share = count / (count + OWN_WEIGHT * (self.spread / PHONE_SPREAD) ** 2 / 2)
+            share = count / (count + OWN_WEIGHT * (self.spread / self._phone_spread) ** 2 / 2)
             log_s = share * mean + (1 - share) * (self.cells[cell] + effect)
             return log_s, self.spread / math.sqrt(count + 1), False
         if cell in self.cells:
-            return self.cells[cell] + effect, math.hypot(PHONE_SPREAD, self.spread / 2), False
+            return self.cells[cell] + effect, math.hypot(self._phone_spread, self.spread / 2), False
         known = self._of_condition.get(cell[1]) or list(self.cells.values())
         centre = fmean(known)
-        seen = math.sqrt(fmean((value - centre) ** 2 for value in known))
-        return centre + effect, max(CELL_SPREAD, seen), True
+        differences = [value - centre for value in known]
+        return centre + effect, _spread(differences, len(known) - 1, CELL_SPREAD), True
