@@ -156,12 +156,13 @@ def _frozen_c(run: RunObservation) -> float | None:
 
 
 def check_length(run: RunObservation) -> Iterator[Reason]:
-    """Enough steps were measured for long enough."""
+    """Enough steps were measured for long enough; what was measured before a resume counts."""
     launch, done = run.condition.launch, run.claimed.done
+    seconds = run.span_s if run.output.resume is None else done.ns / 1e9
     if done.steps < launch.steps:
         yield Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=done.steps, requested=launch.steps)
-    if run.span_s < LENGTH_TOLERANCE * min(launch.seconds, launch.max_seconds):
-        yield Reason.void(ReasonCode.TOO_SHORT, seconds=run.span_s, requested_s=launch.seconds)
+    if seconds < LENGTH_TOLERANCE * min(launch.seconds, launch.max_seconds):
+        yield Reason.void(ReasonCode.TOO_SHORT, seconds=seconds, requested_s=launch.seconds)
 
 
 def check_steady_state(run: RunObservation) -> Iterator[Reason]:

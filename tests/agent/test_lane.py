@@ -346,6 +346,8 @@ def test_a_killed_training_continues_from_its_checkpoint(
     assert report.fault is None, report.fault
     metrics = {metric.name: metric.value for metric in report.metrics}
     assert metrics["resume_lost_s"] > 0
+    assert report.verdict is not None
+    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
     assert phone.shell(["test", "-e", checkpoint]).status == 1
 
 

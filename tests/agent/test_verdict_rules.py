@@ -8,7 +8,7 @@ import pytest
 from agent.collect.cpu_usage import CYCLES
 from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
-from agent.collect.runner_output import DoneRecord
+from agent.collect.runner_output import DoneRecord, ResumeRecord
 from agent.judge.disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
 from agent.judge.verdict_rules import is_reference, judge
@@ -199,6 +199,14 @@ def with_done(
     """Build a valid run with another final record."""
     done = DONE.model_copy(update=changes)
     return an_observation(claimed=ClaimedWork(cost, done, warmup=5, source=source))
+
+
+def test_what_was_measured_before_a_resume_counts_for_the_length() -> None:
+    for total_s, expected in ((8.1, Validity.VALID), (2.5, Validity.VOID)):
+        run = with_done(ns=int(total_s * 1e9))
+        output = output_of([a_window(2.0)])
+        output.resume = ResumeRecord(step=0, t_ns=0, same_cores=True, lost_ns=0)
+        assert judge(replace(run, output=output)).validity is expected
 
 
 @pytest.mark.parametrize(
