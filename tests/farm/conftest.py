@@ -134,10 +134,12 @@ def start_farm(
 
 
 @contextmanager
-def start_farm_on_one_host(lab: Lab, profiles: Sequence[str], speed: float) -> Iterator[Farm]:
+def start_farm_on_one_host(
+    lab: Lab, profiles: Sequence[str], speed: float, mischief: Path | None = None
+) -> Iterator[Farm]:
     """Start a lab with virtual phones of the given profiles on one host; all phones are idle."""
     lab.root.mkdir(parents=True)
-    phones, addresses = virtual_phones(lab, speed, profiles=profiles)
+    phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
     try:
         connect = [part for address in addresses for part in ("--connect", address)]
         agent = agent_process(lab, "host-a", "--private-adb", *connect)
