@@ -26,9 +26,10 @@ from orchestrator.app.operation import Role
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, stop_all
 from orchestrator.supervisor.services import api_service, central_service
-from tests.api.conftest import free_port
+from tests.api.conftest import free_port, is_open
 from tests.builders import a_report
 from tests.conftest import new_database, postgres_server, store_url_of
+from tests.farm.conftest import wait_for
 from workloads.celery_setup import celery_app, send_task
 from workloads.lab_settings import Lab
 from workloads.protocol.limits import JOB_BYTES_MAX
@@ -86,9 +87,12 @@ def measure(lab: Lab, simulated: SimulatedLab, seconds: float) -> None:
     remote = RemoteLab(f"http://{lab.settings.api.listen}", secret)
     reader = LabConnection(Lab.read(lab.root / "elsewhere", {}), "nobody", remote)
     largest: dict[str, float] = {}
-    reported, answered, deadline = 0, 0, time.monotonic() + seconds
+    reported, answered = 0, 0
+    host, _, port = lab.settings.api.listen.rpartition(":")
     with running(lab, simulated) as processes:
-        time.sleep(5.0)
+        wait_for(lambda: is_open((host, int(port))), "the API listens")
+        wait_for(lambda: simulated.broker.status() is not None, "the scheduler has begun")
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             take_jobs(simulated)
             reported += report_runs(simulated, lab.broker_url)
