@@ -240,7 +240,7 @@ def render_layers() -> str:
     """Every layer with its arguments."""
     from workloads import layers
 
-    kinds = ((name, getattr(layers, name)) for name in layers.__all__)
+    kinds = ((name, kind) for name, kind in sorted(vars(layers).items()) if isinstance(kind, type))
     rows = [
         (
             code(name),
