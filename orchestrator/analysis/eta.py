@@ -26,7 +26,8 @@ CELL_SPREAD = 0.6  # of a cell that no phone has run, until the lab has shown it
 PHONE_SPREAD = 0.2  # of a cell that only other phones have run, likewise
 SPREAD_WEIGHT = 4.0  # of these two, in values
 SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
-COMMON_SPREAD = 0.1  # of whatever slows all phones at once, such as a warm room
+COMMON_SPREAD = 0.1  # of whatever slows all phones at once, until past errors show it
+PAST_SHARES, PAST_MIN, PAST_MAX = (0.4, 0.55, 0.7, 0.85), 12, 400  # when the past is estimated
 RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
 INTERRUPTED = 3.0  # times the usual cycle
 INTERRUPTION_PRIOR = (0.8, 25.0)  # events, in so many cycles
@@ -183,7 +184,10 @@ def _draw_ends(
     total_s = sum(own.mean_s + taken.mean_s for own, taken in works.values())
     guessed_s = sum(own.guessed_s + taken.guessed_s for own, taken in works.values())
     guessed = guessed_s / total_s if total_s else 0.0
-    common = math.hypot(COMMON_SPREAD, CELL_SPREAD * guessed / 2)
+    errors = _past_errors(rest.ended)
+    trend = sum(errors) / (len(errors) + SPREAD_WEIGHT)
+    common = _spread([error - trend for error in errors], len(errors), COMMON_SPREAD)
+    common = math.hypot(common, CELL_SPREAD * guessed / 2)
     share, weight = RETRY_PRIOR
     attempts = rest.runs_done + rest.attempts_lost
     lasting = max(0.0, rest.attempts_lost - attempts * history.short / history.count)
@@ -194,7 +198,7 @@ def _draw_ends(
     for _ in range(draws):
         rate = rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles))
         retry = 1.0 / (1.0 - min(0.8, rng.betavariate(*lost)))
-        factor, needed = retry * math.exp(rng.gauss(0.0, common)), rng.uniform(*rest.needed)
+        factor, needed = retry * math.exp(rng.gauss(trend, common)), rng.uniform(*rest.needed)
         end_s, phone = 0.0, ""
         for name, (own, taken) in works.items():
             work = own.scaled(needed).plus(taken)
@@ -225,6 +229,25 @@ def _draw_phone(
     return max(0.0, total_s - min(elapsed_s, cycle_s)) + late_s
 
 
+def _past_errors(ended: Sequence[EndedAttempt]) -> list[float]:
+    """Return how much longer later cycles were than what was expected of them earlier, as logs."""
+    ordered = sorted(ended, key=lambda item: item.ended_s)[-PAST_MAX:]
+    errors = []
+    for share in PAST_SHARES:
+        cut = int(len(ordered) * share)
+        before = _CycleHistory(ordered[:cut])
+        last, actual_s, expected_s = dict(before.last), 0.0, 0.0
+        for item in ordered[cut:]:
+            since = max(last.get(item.phone, item.started_s), item.started_s - before.usual_s)
+            last[item.phone] = item.ended_s
+            usual_s = math.exp(before.cycle(item.phone, item.cell)[0]) if cut else 0.0
+            if usual_s <= INTERRUPTED * (item.ended_s - since) <= INTERRUPTED**2 * usual_s:
+                actual_s, expected_s = actual_s + item.ended_s - since, expected_s + usual_s
+        if cut >= PAST_MIN and expected_s:
+            errors.append(math.log(actual_s / expected_s))
+    return errors
+
+
 def _spread(differences: Sequence[float], free: int, before: float) -> float:
     """Return how much the lab's own values differ; `before` is assumed until enough have ended."""
     squares = sum(each**2 for each in differences) + SPREAD_WEIGHT * before**2
@@ -236,18 +259,18 @@ class _CycleHistory:
 
     def __init__(self, ended: Sequence[EndedAttempt]) -> None:
         self.count = len(ended)
-        self._last: dict[str, float] = {}
+        self.last: dict[str, float] = {}
         durations = [max(0.001, item.ended_s - item.started_s) for item in ended]
-        usual_s = median(durations) if durations else 0.0
+        self.usual_s = usual_s = median(durations) if durations else 0.0
         cycles: dict[tuple[str, Cell], list[float]] = {}
         begun: set[tuple[str, str]] = set()
         for item in sorted(ended, key=lambda each: each.ended_s):
             duration_s = max(0.001, item.ended_s - item.started_s)
             is_first = (item.phone, item.sweep) not in begun  # the lab may have been idle before
             begun.add((item.phone, item.sweep))
-            since = item.started_s if is_first else self._last[item.phone]
+            since = item.started_s if is_first else self.last[item.phone]
             gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, duration_s))
-            self._last[item.phone] = item.ended_s
+            self.last[item.phone] = item.ended_s
             cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
         usual = self._take_out_interruptions(cycles)
         means = {key: fmean(values) for key, values in usual.items()}
@@ -328,14 +351,14 @@ class _CycleHistory:
 
     def elapsed_s(self, phone: str, now_s: float, since_s: float) -> float:
         """Return how long ago the last cycle of a phone ended, or the sweep began."""
-        last = max(self._last.get(phone, -math.inf), since_s)
+        last = max(self.last.get(phone, -math.inf), since_s)
         return max(0.0, now_s - last) if math.isfinite(last) else 0.0
 
     def work(self, phone: str, left: Mapping[Cell, int]) -> _Work:
         """Return how long a phone needs for the runs that it has left."""
         mean_s = variance = squares = guessed_s = guessed_error = 0.0
         for cell, runs in left.items():
-            log_s, error, is_guess = self._cycle(phone, cell)
+            log_s, error, is_guess = self.cycle(phone, cell)
             cycle_s = math.exp(log_s)
             mean_s += runs * cycle_s
             squares += runs * cycle_s**2
@@ -346,7 +369,7 @@ class _CycleHistory:
         cycles = sum(left.values())
         return _Work(mean_s, variance + guessed_error**2 / 2, cycles, squares, guessed_s)
 
-    def _cycle(self, phone: str, cell: Cell) -> tuple[float, float, bool]:
+    def cycle(self, phone: str, cell: Cell) -> tuple[float, float, bool]:
         """Return the expected logarithm of a cycle, its error, and whether no phone has run it."""
         effect = self._phones.get(phone, 0.0)
         own = self._own.get((phone, cell))
