@@ -3,8 +3,8 @@
 .venv/bin/python -m benchmarks.arm64 [--llvm FOLDER] [--install]
 
 No phone is needed and nothing is timed: the analyser simulates a core's issue ports and latencies,
-with all data in the nearest cache. A core counts only if LLVM has a scheduling model of its own for
-it: older versions use the Cortex-A57's for the Neoverse cores. The loops are found by the symbols
+with all data in the nearest cache. A core counts only if LLVM has its own scheduling model for it:
+older versions use that of the Cortex-A57 for the Neoverse cores. The loops are found by the symbols
 of a second build, whose code must equal that of the shipped binary byte by byte.
 
 The peak is what the model allows for multiply-adds alone. LLVM's model of the Cortex-A55 is more
@@ -251,7 +251,7 @@ def analyse(llvm: Llvm, core: Core, lines: Sequence[str]) -> Analysis:
     resources = [name.split(".")[0] for name in answer["TargetInfo"]["Resources"]]
     if model_name(resources) != core.model:
         raise SystemExit(
-            f"this LLVM has no model of its own for {core.cpu}, but uses that of "
+            f"this LLVM has no own model for {core.cpu}, but uses that of "
             f"{model_name(resources)}; use LLVM 17 or newer"
         )
     return summarise(answer["CodeRegions"][0], resources, _count(lines))

@@ -1,5 +1,5 @@
-/* simulated_pool.c - stands in for the engine's thread_pool.c: what unlike cores would make of the
- * same parts.
+/* simulated_pool.c - stands in for the engine's thread_pool.c: how cores of different speed would
+ * share the same parts.
  *
  * One thread runs all parts, one after another, and measures each. Then the parts are given to
  * simulated cores by the rule of thread_pool.c: own range first, then what other workers have not
