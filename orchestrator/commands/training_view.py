@@ -61,24 +61,31 @@ def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_j
     if as_json:
         print_json(asdict(answer))
         return 0
-    rows = [_cells(item, answer.tokens) for item in answer.forecasts]
+    names = {(item.phone, _workload(item)) for item in answer.forecasts}
+    is_short = len(names) == len(answer.forecasts)  # the workload alone tells the cases apart
+    rows = [_cells(item, answer.tokens, is_short) for item in answer.forecasts]
     code = print_list(HEADINGS, rows, "this sweep has no runs")
     able = {item.phone for item in answer.forecasts if item.feasibility == "yes"}
     phones = count_text(len({item.phone for item in answer.forecasts}), "phone")
     click.echo(
-        f"{len(able)} of {phones} can train {answer.tokens:,} tokens within {hours:g} h. "
-        "Memory is a share of what the phone had available; hours and energy extend what was "
-        "measured.",
+        f"{len(able)} of {phones} can train {answer.tokens:,} tokens within {hours:g} h in at "
+        "least one case. Memory is a share of what the phone had available; hours and energy "
+        "extend what was measured.",
         err=True,
     )
     return code
 
 
-def _cells(item: "TrainingForecast", budget: int) -> tuple[str, ...]:
+def _workload(item: "TrainingForecast") -> str:
+    return item.case.partition(" ")[0]
+
+
+def _cells(item: "TrainingForecast", budget: int, is_short: bool) -> tuple[str, ...]:
+    case = _workload(item) if is_short else item.case
     note = f": {safe_text(item.note, 200)}" if item.note else ""
     lost = f", {item.lost_s:.0f} s lost" if item.lost_s is not None else ""
     return (
-        *(item.phone, item.model, item.case, _ANSWERS[item.feasibility] + note),
+        *(item.phone, item.model, case, _ANSWERS[item.feasibility] + note),
         "" if item.memory_share is None else f"{100 * item.memory_share:.1f} %",
         "" if item.tokens_per_s is None else f"{item.tokens_per_s:,.0f}",
         "" if item.hours is None else f"{item.hours:.1f}",
