@@ -185,8 +185,7 @@ def _draw_ends(
     guessed_s = sum(own.guessed_s + taken.guessed_s for own, taken in works.values())
     guessed = guessed_s / total_s if total_s else 0.0
     errors = _past_errors(rest.ended)
-    trend = sum(errors) / (len(errors) + SPREAD_WEIGHT)
-    common = _spread([error - trend for error in errors], len(errors), COMMON_SPREAD)
+    common = _spread(errors, len(errors), COMMON_SPREAD)
     common = math.hypot(common, CELL_SPREAD * guessed / 2)
     share, weight = RETRY_PRIOR
     attempts = rest.runs_done + rest.attempts_lost
@@ -198,7 +197,7 @@ def _draw_ends(
     for _ in range(draws):
         rate = rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles))
         retry = 1.0 / (1.0 - min(0.8, rng.betavariate(*lost)))
-        factor, needed = retry * math.exp(rng.gauss(trend, common)), rng.uniform(*rest.needed)
+        factor, needed = retry * math.exp(rng.gauss(0.0, common)), rng.uniform(*rest.needed)
         end_s, phone = 0.0, ""
         for name, (own, taken) in works.items():
             work = own.scaled(needed).plus(taken)
