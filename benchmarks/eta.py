@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from orchestrator.analysis.eta import (
     Cell,
+    CompetingWork,
     EndedAttempt,
-    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
@@ -109,7 +109,7 @@ class SweepHistory:
                 for phone, spans in self.absences.items()
                 if any(start <= now_s < end for start, end in spans)
             },
-            [OtherWork(other.left(now_s), other.weight) for other in others if other.weight],
+            [CompetingWork(other.left(now_s), other.weight) for other in others if other.weight],
             since_s=self.started_s,
         )
 

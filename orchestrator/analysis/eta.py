@@ -47,7 +47,7 @@ class EndedAttempt(NamedTuple):
     sweep: str = ""
 
 
-class OtherWork(NamedTuple):
+class CompetingWork(NamedTuple):
     """What another sweep has left on the same phones, and its runs per own run."""
 
     left: Mapping[str, Mapping[Cell, int]]
@@ -64,7 +64,7 @@ class SweepRest:
     runs_done: int = 0  # that are not repeated
     attempts_lost: int = 0  # void or failed, and repeated
     absent: Mapping[str, str] = field(default_factory=dict)  # phones without runs now, and why
-    others: Sequence[OtherWork] = ()  # sweeps whose runs delay those of this one
+    others: Sequence[CompetingWork] = ()  # sweeps whose runs delay those of this one
     needed: tuple[float, float] = (1.0, 1.0)  # share of the runs left that a stop rule may leave
     since_s: float = -math.inf  # when the sweep was submitted
 
@@ -143,7 +143,7 @@ def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
 
 
 def _with_others(
-    history: "_CycleHistory", phone: str, own: _Work, others: Sequence[OtherWork]
+    history: "_CycleHistory", phone: str, own: _Work, others: Sequence[CompetingWork]
 ) -> tuple[_Work, _Work]:
     """Return the work of a phone: its own, and what it does for other sweeps until that ends."""
     taken = NO_WORK

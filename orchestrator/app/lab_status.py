@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.eta import (
+    CompetingWork,
     EndedAttempt,
-    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
@@ -205,7 +205,7 @@ class _SweepProgress:
             max(self._attempts - done, sum(each.void for each in cells)),
             absent,
             [
-                OtherWork(runs_left(self._db, other.id), weight)
+                CompetingWork(runs_left(self._db, other.id), weight)
                 for other in others
                 if (weight := weight_against(self._summary, other))
             ],

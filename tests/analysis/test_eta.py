@@ -8,8 +8,8 @@ import pytest
 from benchmarks.eta import describe, drawn_sweep
 from orchestrator.analysis.eta import (
     Cell,
+    CompetingWork,
     EndedAttempt,
-    OtherWork,
     RemainingTime,
     SweepRest,
     estimate_remaining,
@@ -110,12 +110,12 @@ def test_runs_of_other_sweeps_that_come_first_are_waited_for() -> None:
     ended = attempts("a", COLD, 10.0, 60)
     left = {"a": {COLD: 20}}
     clean = estimate(left, ended)
-    first = estimate(left, ended, others=[OtherWork({"a": {COLD: 60}}, math.inf)])
+    first = estimate(left, ended, others=[CompetingWork({"a": {COLD: 60}}, math.inf)])
     assert 3.5 * clean.likely_s < first.likely_s < 4.5 * clean.likely_s
-    in_turns = estimate(left, ended, others=[OtherWork({"a": {COLD: 60}}, 1.0)])
+    in_turns = estimate(left, ended, others=[CompetingWork({"a": {COLD: 60}}, 1.0)])
     assert 1.6 * clean.likely_s < in_turns.likely_s < 2.4 * clean.likely_s
-    short = estimate(left, ended, others=[OtherWork({"a": {COLD: 2}}, 1.0)])
-    elsewhere = estimate(left, ended, others=[OtherWork({"b": {COLD: 60}}, math.inf)])
+    short = estimate(left, ended, others=[CompetingWork({"a": {COLD: 2}}, 1.0)])
+    elsewhere = estimate(left, ended, others=[CompetingWork({"b": {COLD: 60}}, math.inf)])
     assert short.likely_s < 1.3 * clean.likely_s
     assert elsewhere == clean
 
