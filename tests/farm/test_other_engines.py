@@ -108,7 +108,7 @@ def test_an_engine_is_measured_beside_ours(native: Farm, engine: str, tmp_path: 
     write_manifest(engine, engine, install(engine), tmp_path)
     training = list_engines()[engine].manifest.training
     text = SWEEP.format(name=engine, ours=OURS[training])
-    if engine == "llama-cpp":  # another network; its tokens stand alone
+    if engine == "llama-cpp":  # another network, so nothing of ours is beside it
         text = re.sub(r"\[mobilenetv2-inference, (.+)\]", r"[\1]", text)
         text = text.replace("batch_size: [2]", "tokens: [8]").replace("  image_size: [32]\n", "")
     sweep = submit(native, engine, text, tmp_path)
