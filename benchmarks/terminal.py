@@ -255,7 +255,8 @@ def main() -> None:
         print_distant(lab, 100, options.seconds)
         print_status(lab, options.trials, "SQLite")
         with_results(lab.store_url, options.runs)
-        report = answer_s("report", PAGE, "--lab", str(lab.root), rounds=3)
+        page = str(lab.root / "page.html")
+        report = answer_s("report", PAGE, "--lab", str(lab.root), "-o", page, rounds=3)
         print_value(f"farm report of {options.runs} runs", report, "s", 5.0)
     with open_lab() as lab:
         fill(Database(lab.store_url), 1000, 1000)
