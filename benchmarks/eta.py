@@ -346,7 +346,7 @@ def virtual_lab(
 
 
 def virtual_labs(options: argparse.Namespace) -> list[LiveSweep]:
-    """Run several labs at a time, each in a process of its own."""
+    """Run several labs at a time, each in its own process."""
     each = -(-options.virtual // options.labs)
     seeds = range(options.first_seed, options.first_seed + options.labs)
     context = multiprocessing.get_context("spawn")

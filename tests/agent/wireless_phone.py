@@ -1,4 +1,4 @@
-"""A phone with wireless debugging in a network of its own, and a lab that pairs with it.
+"""A phone with wireless debugging in its own network, and a lab that pairs with it.
 
 Usage, in a new network namespace: python -m tests.agent.wireless_phone FOLDER. The phone announces
 its services by multicast DNS (RFC 6762, RFC 6763), where adb's own mDNS listens: on interfaces that

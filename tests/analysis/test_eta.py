@@ -126,7 +126,7 @@ def test_cells_of_earlier_sweeps_are_known_and_their_pauses_do_not_count() -> No
     again = [*night, EndedAttempt("a", COLD, 0.0, 10.0, "new")]
     later = estimate({"a": {COLD: 19}}, again, now_s=10.0, since_s=-1.0)
     assert 150 < shown.early_s < 200 < shown.late_s < 500
-    assert later.late_s < 500  # the pause of a night between two sweeps is no interruption
+    assert later.late_s < 500  # the pause of a night between two sweeps is not an interruption
 
 
 def test_which_sweep_goes_first_is_what_the_scheduler_decides() -> None:
