@@ -128,7 +128,19 @@ def test_a_viewer_can_look_and_cannot_touch(served: ApiLab, tmp_path: Path) -> N
 
 
 READING_VERBS = {
-    *("answer", "check", "compare", "count", "draw", "find", "has", "list", "plan", "prepare"),
+    *(
+        "answer",
+        "assess",
+        "check",
+        "compare",
+        "count",
+        "draw",
+        "find",
+        "has",
+        "list",
+        "plan",
+        "prepare",
+    ),
     *("read", "show", "write"),
 }
 NOUNS = {"all_runs", "client_states", "result_files", "stored_study_sweeps"}

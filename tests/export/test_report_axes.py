@@ -134,7 +134,7 @@ def test_the_head_says_what_does_not_count_and_what_to_do() -> None:
     head = page.partition("</header>")[0]
     for text in (
         *("<b>52</b> valid", "<b>2</b> suspect", "<b>0</b> void", "<b>1</b> failed"),
-        "set steps_min to what the run can do",
+        "Write steps_min: 20, which allows it 600 s",
         "too large: needs 2,832 MB, the phone has 1,900 MB",
         "&#39;too_large: try&#39; tries it",
     ):

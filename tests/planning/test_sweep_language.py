@@ -21,7 +21,7 @@ IDS = {
     "cambridge": "sw-1555dd83",
     "daily": "sw-db47c5bc",
     "demo": "sw-efebfa43",
-    "emdl21": "sw-d2a0e401",
+    "emdl21": "sw-3b6b485c",
     "infeasible": "sw-e18c6bc8",
     "inference": "sw-325e95b7",
     "smoke": "sw-4d6b13c2",
