@@ -1,7 +1,7 @@
 """Capturing phones: through adb into a file, and from the file into a virtual phone."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -166,6 +166,13 @@ def test_the_command_writes_a_new_file(
     assert "adb does not list NOBODY" in str(absent.exception)
 
 
+def connected(adb: AdbServer, address: str) -> str:
+    """Connect a phone, which may just have been lost, and return its state."""
+    with suppress(FarmError):
+        adb.connect(address, Deadline.after(10))
+    return adb.list().get(address, "")
+
+
 def test_phones_that_cannot_be_captured_are_one_sentence(adb: AdbServer, tmp_path: Path) -> None:
     file = tmp_path / "phone.toml"
     with served(adb, "meizu-16t") as (fleet, (address,)):
@@ -178,8 +185,7 @@ def test_phones_that_cannot_be_captured_are_one_sentence(adb: AdbServer, tmp_pat
         fleet.mischief.clear()
         fleet.mischief.add("unauthorized")
         adb.disconnect(address)
-        adb.connect(address, Deadline.after(10))
-        wait_until(lambda: adb.list().get(address) == "unauthorized", "it is unauthorized")
+        wait_until(lambda: connected(adb, address) == "unauthorized", "it is unauthorized")
         refused = CliRunner().invoke(commands, capture)
         assert isinstance(refused.exception, PhoneTrouble)
         assert "tap Allow on its screen" in str(refused.exception)

@@ -28,12 +28,8 @@ def outcome(report: Report) -> MemoryOutcome | None:
         ("vgg16", 32, {}, MemoryOutcome.TOO_LARGE),
         ("vgg16", 32, TRY, MemoryOutcome.SWAPS),
         pytest.param("vgg16", 64, TRY, MemoryOutcome.NEVER_STARTS, marks=pytest.mark.slow),
-        (
-            "emdl-mobilenetv2",
-            40,
-            {},
-            MemoryOutcome.KILLED,
-        ),  # the study's engine needs more than ours
+        # The study's engine needs more than ours.
+        pytest.param("emdl-mobilenetv2", 40, {}, MemoryOutcome.KILLED, marks=pytest.mark.slow),
     ],
 )
 def test_every_memory_outcome_is_reported(

@@ -140,7 +140,7 @@ def postgres_store(postgres: str, tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-@pytest.mark.parametrize("table", ["phone", "run"])
+@pytest.mark.parametrize("table", ["phone", pytest.param("run", marks=pytest.mark.slow)])
 def test_a_store_that_hangs_within_a_tick_expires_no_live_lease(
     postgres_store: Database, broker_url: str, host: SimulatedHost, table: str
 ) -> None:

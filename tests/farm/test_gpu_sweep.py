@@ -110,6 +110,7 @@ def test_the_cpu_and_the_gpu_of_each_phone_are_compared(gpu_farm: Farm, tmp_path
     assert board_cpu["rail_power_w.VDD_SYS_GPU"] == 0
 
 
+@pytest.mark.slow
 def test_feeds_and_kernels_are_compared(gpu_farm: Farm, tmp_path: Path) -> None:
     submission, runs = run_sweep(gpu_farm, tmp_path, OPTIONS)
     assert submission["new_runs"] == 3 * 4

@@ -20,7 +20,7 @@ workload: mlp-4
 phones: all
 matrix: {batch_size: [32, 64]}
 conditions: {cores: big2, freq: mid, start_temp_max_c: any}
-repeat: 4
+repeat: 3
 """
 # FARM_SOAK: phones per model (six models), trials per phone, seconds of faults.
 PHONES, TRIALS, SECONDS = map(int, os.environ.get("FARM_SOAK", "8,209,600").split(","))

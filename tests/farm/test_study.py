@@ -21,6 +21,7 @@ def documented_commands() -> list[list[str]]:
     return [w[1:] for block in blocks("sh") if block.document == page for w in commands(block)]
 
 
+@pytest.mark.slow
 def test_the_documented_study_commands_work(
     farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

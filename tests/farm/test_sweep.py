@@ -98,6 +98,7 @@ def _check_export(farm: Farm, sweep: str) -> None:
     assert all(":" in op["clock_mhz"] for op in ops)
 
 
+@pytest.mark.slow
 def test_a_lab_with_an_external_broker_and_postgresql(
     lab: Lab, broker_url: str, postgres: str, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_windows_and_their_gradients_equal_those_of_the_cpu(
     assert max(off) < 1e-5
 
 
+@pytest.mark.slow
 def test_mobilenetv2_agrees_forward_and_learns(pocl: dict[str, str], tmp_path: Path) -> None:
     """Fifty norms over few samples amplify rounding errors, so only the loss is compared."""
     given = {"batch_size": 4, "image_size": 64}

@@ -87,6 +87,7 @@ def check_model(pocl: dict[str, str], folder: Path, name: str) -> None:
     assert {tensor: error for tensor, error in errors.items() if not error < 2e-5} == {}
 
 
+@pytest.mark.slow
 def test_an_lstm_equals_the_reference(pocl: dict[str, str], tmp_path: Path) -> None:
     check_model(pocl, tmp_path, "lstm on lstm")
 

@@ -16,7 +16,7 @@ from tests.tui.pty_screen import open_farm_screen
 OUTAGE_S = 10.0
 
 
-@pytest.mark.parametrize("outage_s", [5.0, pytest.param(OUTAGE_S, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("outage_s", [3.0, pytest.param(OUTAGE_S, marks=pytest.mark.slow)])
 def test_the_screen_survives_an_outage_of_the_broker(quiet_lab: QuietLab, outage_s: float) -> None:
     with open_farm_screen("watch", "--lab", quiet_lab.lab.root, columns=120) as screen:
         screen.wait("● live", "phones 4")

@@ -92,6 +92,7 @@ def test_keys_change_the_lab_only_after_a_confirmation(quiet_lab: QuietLab) -> N
         screen.wait("QUARANT.", "undo with: farm phone release PH1")
 
 
+@pytest.mark.slow
 def test_an_idle_screen_is_drawn_once_per_second_and_a_busy_one_four_times(
     quiet_lab: QuietLab,
 ) -> None:
