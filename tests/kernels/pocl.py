@@ -1,10 +1,15 @@
 """PoCL from PyPI for processes that are not Python, or the reason to skip."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from agent.virtual.native.opencl_library import LINKER_VARIABLE, pocl_environment
+from agent.virtual.native.opencl_library import (
+    LIBRARY_VARIABLE,
+    LINKER_VARIABLE,
+    pocl_environment,
+)
 from kernels.pocl import linker_folder
 
 
@@ -15,7 +20,15 @@ def need_pocl() -> dict[str, str]:
     found = pocl_environment()
     if found is None:
         pytest.skip("PoCL is not installed (pip install pyopencl[pocl])")
+    _open_folders(Path(found[LIBRARY_VARIABLE]))
     return found
+
+
+def _open_folders(library: Path) -> None:
+    """Let every user reach a library: a native phone of root runs programs as another user."""
+    for folder in library.parents:
+        if folder.owner() == "root" and os.geteuid() == 0:
+            folder.chmod(folder.stat().st_mode | 0o005)
 
 
 def pocl_in(cache: Path) -> dict[str, str]:
