@@ -1,6 +1,7 @@
 """Options of the command line that the commands of the agent and of the orchestrator share."""
 
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,18 @@ import click
 from click.decorators import FC
 
 DEFAULT_LAB = Path("lab")
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers that refuses nan, which is neither below nor above its limits."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def value_option(*names: str, **settings: Any) -> Callable[[FC], FC]:
