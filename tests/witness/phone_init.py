@@ -22,6 +22,7 @@ RESTART_S = 1.0
 TICK_S = 0.03  # the kernel counts the time at each clock in 10 ms
 TICKS_PER_READING = 5
 KERNEL_PRIORITY = 15  # of what a kernel does, before that of programs
+KERNEL_CPU = 0  # as interrupts on most phones; runs use the other core
 MAGIC = (
     r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00",
     r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff",
@@ -133,6 +134,12 @@ class Sensors:
             node.write(text.encode())
 
 
+def leave_kernel() -> None:
+    """Give a program the priority and the cores of programs."""
+    os.nice(KERNEL_PRIORITY)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
 class RootShells:
     """A daemon that gives root shells, as Magisk does: outside of adbd and its processes."""
 
@@ -159,7 +166,7 @@ class RootShells:
             )
 
     def _enter(self) -> None:
-        os.nice(KERNEL_PRIORITY)
+        leave_kernel()
         os.chroot(self._root)
         os.chdir("/")
         os.setsid()
@@ -196,7 +203,7 @@ class Adbd:
             self.pid = process.pid
 
     def _enter(self) -> None:
-        os.nice(KERNEL_PRIORITY)
+        leave_kernel()
         os.chroot(self._root)
         os.chdir("/")
         if self._uid:
@@ -218,6 +225,7 @@ def main() -> None:
     mount_all(root, layout, settings["boot_id"], settings["emulator"])
     with suppress(PermissionError):  # in a user namespace it is not allowed
         os.nice(-KERNEL_PRIORITY)
+    os.sched_setaffinity(0, {KERNEL_CPU})
     sensors = Sensors(root / "sys")
     root_shells = RootShells(root)
     adbd = Adbd(root, settings["uid"], settings["groups"], layout / "adbd.log")
