@@ -1,4 +1,4 @@
-"""Follows deploy/README.md from nothing to a closed lab, on two computers in network namespaces."""
+"""Follows deploy/README.md from nothing to a lab, on two computers in network namespaces."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MISSING = [name for name in NEEDED if not shutil.which(name)]
 CENTRE, HOST = "10.98.7.1", "10.98.7.2"
 HOSTS = f"{CENTRE} centre.lab\n{HOST} host-a\n"
 README = (ROOT / "deploy/README.md").read_text()
-STEPS = README.partition("## A closed lab")[2]
+STEPS = README.partition("## A lab with TLS")[2]
 BRIDGE = f"farm-{os.getpid()}"[:15]
 PREPARED = ("sudo apt install", "git clone", "systemctl status")  # the root folders have them
 
