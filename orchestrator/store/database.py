@@ -5,6 +5,7 @@ Errors of SQLAlchemy and its drivers become StoreDown.
 
 import json
 import math
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,9 @@ PlainRow = tuple[str | int | float | None, ...]
 # everything else reads pages from the cache of the system, and three services keep less memory.
 CACHE, LARGE_CACHE = "cache_size=-16384", "cache_size=-65536"
 CONNECT_TIMEOUT_S = 10
+LOCK_TIMEOUT_S, LOCK_RETRY_S = 30.0, 0.01  # of SQLite
 IDLE_S = 1.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # A server that vanishes is noticed after 25 s, a statement that hangs ends after a minute;
 # options in the URL replace these.
 POSTGRES_OPTIONS = {
@@ -239,12 +242,13 @@ def _create_engine(url: str) -> Engine:
         remote = create_engine(url, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options)
         _check_idle_connections(remote)
         return remote
-    engine = create_engine(url, connect_args={"timeout": 30})
+    engine = create_engine(url, connect_args={"timeout": LOCK_TIMEOUT_S})
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # transactions begin in _begin, not in the driver
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", CACHE):
+        _use_wal(connection)
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", CACHE):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "checkin")
@@ -259,6 +263,22 @@ def _create_engine(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN" if reader else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _use_wal(connection: Any) -> None:
+    """Switch a SQLite file to its write-ahead log.
+
+    SQLite does not wait while another process switches the same file: it fails at once.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(LOCK_RETRY_S)
 
 
 def _check_idle_connections(engine: Engine) -> None:
@@ -285,6 +305,7 @@ def _translate_errors(url: str) -> Iterator[None]:
     except (OperationalError, InterfaceError) as error:
         raise StoreDown(f"the store at {without_password(url)} failed: {error.orig}") from error
     except DatabaseError as error:
-        if "malformed" in str(error.orig) or "not a database" in str(error.orig):
+        # The lowest byte of an extended code is the primary one.
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             raise StoreDown(f"the store at {without_password(url)}: {error.orig}") from error
         raise

@@ -118,9 +118,11 @@ def store_deliveries(
         reports = {(host, item.run): item for host, item in sent if isinstance(item, Report)}
         if reports:
             _ReportBatch(db, connection, reports, result).store()
-        for host, parcel in sent:
-            if isinstance(parcel, CommandResult):
-                _store_command_result(db, connection, host, parcel, result)
+        results = [(host, item) for host, item in sent if isinstance(item, CommandResult)]
+        for host, command in results:
+            _store_command_result(db, connection, host, command, result)
+        for host in sorted({host for host, _ in results}):
+            phone_health.forget_old_results(connection, host)
     if quota is not None:
         for host, digest in result.named:
             quota.forget(host, [digest])

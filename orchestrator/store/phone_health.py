@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from time import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from orchestrator.decisions.health import (
     FLAPS_MAX,
@@ -17,11 +18,12 @@ from orchestrator.decisions.health import (
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database
 from orchestrator.store.tables import command_result, phone
+from workloads.protocol.limits import HOST_PHONES_MAX
 from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
 from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import PhoneFacts
 
-_RESULT_COLUMNS = tuple(column.name for column in command_result.c)
+_RESULT_COLUMNS = tuple(item.name for item in command_result.c if item.name != "received_at_s")
 _HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
 _LOCKED = (
     select(phone.c.serial, phone.c.facts_digest, *_HEALTH)
@@ -33,6 +35,7 @@ _FACTS = select(phone.c.serial, phone.c.facts_digest, phone.c.facts).where(
     phone.c.serial.in_(bindparam("serials", expanding=True))
 )
 ANNOUNCED_MAX = 10_000
+HOST_RESULTS_MAX = HOST_PHONES_MAX  # results of commands that are kept per host
 _announced: dict[tuple[str, str], Provenances | None] = {}  # by serial and digest of the facts
 
 
@@ -98,7 +101,7 @@ def store_command_result(
     db: Database, connection: Connection, result: CommandResult
 ) -> HealthState | None:
     """Store the result of a command; return the phone's new health if it changed."""
-    row = {name: getattr(result, name) for name in _RESULT_COLUMNS}
+    row = {name: getattr(result, name) for name in _RESULT_COLUMNS} | {"received_at_s": time()}
     if not db.insert_and_count(connection, command_result, [row]):
         return None
     if not result.was_executed or result.command not in (CommandKind.CHECK, CommandKind.RESTORE):
@@ -117,6 +120,18 @@ def store_command_result(
         return None
     _record_change(connection, result, before, after)
     return after
+
+
+def forget_old_results(connection: Connection, host: str) -> None:
+    """Delete all but the newest command results of a host: nobody waits for the others."""
+    own = command_result.c.host == host
+    newest = (
+        select(command_result.c.id)
+        .where(own)
+        .order_by(command_result.c.received_at_s.desc(), command_result.c.id)
+        .limit(HOST_RESULTS_MAX)
+    )
+    connection.execute(delete(command_result).where(own, command_result.c.id.not_in(newest)))
 
 
 def _record_change(

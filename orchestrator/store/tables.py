@@ -214,7 +214,7 @@ class CommandResultRow(SQLModel, table=True):
     succeeded: bool
     text: str = Field(sa_column=Column(Text, nullable=False))
     file: str | None = None  # digest of a file that came with the result
-    finished_at: datetime = Field(sa_column=_utc())
+    received_at_s: float = 0  # epoch seconds
 
 
 class CrashRow(SQLModel, table=True):

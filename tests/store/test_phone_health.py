@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import func, insert, select
 
 from orchestrator.decisions.health import Health
 from orchestrator.store import leases, phone_actions, phone_health, phone_queries, submission
@@ -11,7 +12,8 @@ from orchestrator.store.audit_log import audit_entries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
-from orchestrator.store.phone_health import CommandOutcome
+from orchestrator.store.phone_health import HOST_RESULTS_MAX, CommandOutcome
+from orchestrator.store.tables import command_result
 from tests.builders import a_faulty_report, a_phone, a_trial, an_announcement, planned_runs
 from workloads.protocol.faults import Unreachable
 from workloads.protocol.messages import CommandKind, CommandResult, Job
@@ -128,3 +130,20 @@ def test_the_audit_log_knows_what_a_check_changed(store: Database) -> None:
         "no temperature",
     )
     assert entry.undo == "farm phone release PH1"
+
+
+def test_a_host_cannot_store_results_without_limit(store: Database) -> None:
+    row = {"phone": "PH1", "command": "check", "succeeded": True, "text": "x" * 1000}
+    flood = [
+        {"id": f"f{number}", "host": "host-a", "received_at_s": float(number), **row}
+        for number in range(HOST_RESULTS_MAX)
+    ]
+    with store.write() as connection:
+        connection.execute(insert(command_result), [*flood, {**flood[0], "id": "b", "host": "b"}])
+    sent = [a_command_result(id=name, phone="-") for name in ("late", "later")]
+    store_parcels(store, "host-a", sent)
+    with store.read() as connection:
+        own = select(func.count()).where(command_result.c.host == "host-a")
+        assert connection.execute(own).scalar_one() == HOST_RESULTS_MAX
+    found = {name: phone_health.find_command_result(store, name) for name in ("late", "f1", "b")}
+    assert [name for name, outcome in found.items() if outcome] == ["late", "b"]
