@@ -70,6 +70,7 @@ SERVICE_METRICS = {
         ServiceMetric(
             "farm_notice_deliveries_total", _COUNTER, _SCHEDULER, "tries to deliver", "outcome"
         ),
+        ServiceMetric("farm_prunes_total", _COUNTER, _SCHEDULER, "tries to prune", "outcome"),
         ServiceMetric("farm_disk_free_bytes", _GAUGE, _SCHEDULER, "free space of the lab folder"),
         ServiceMetric("farm_reports_total", _COUNTER, _INGEST, "stored reports", "status"),
         ServiceMetric("farm_parcels_total", _COUNTER, _INGEST, "stored parcels of all kinds"),

@@ -15,6 +15,7 @@ from orchestrator.store.database import Database
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmError
 from workloads.service_health import ServiceHealth
+from workloads.service_metrics import ServiceMetrics
 
 log = logging.getLogger("farm.service")
 
@@ -33,21 +34,32 @@ def run_scheduler(lab: LabConnection, stop: threading.Event, health: ServiceHeal
         *(lab.store, CentralBroker(lab.lab.broker_url), lab.lab.settings.notices),
         *(lab.lab.root, health.metrics),
     )
-    for target in (notices.serve, lambda ended: _prune_daily(lab, ended)):
-        threading.Thread(target=target, args=(stop,), daemon=True).start()
+    for target, *more in ((notices.serve,), (prune_daily, lab, health.metrics)):
+        threading.Thread(target=target, args=(*more, stop), daemon=True).start()
     scheduler.serve(stop)
 
 
-def _prune_daily(lab: LabConnection, stop: threading.Event) -> None:
+def prune_daily(
+    lab: LabConnection,
+    metrics: ServiceMetrics,
+    stop: threading.Event,
+    first_s: float = FIRST_PRUNE_S,
+    interval_s: float = PRUNE_INTERVAL_S,
+) -> None:
     """Remove what is older than the settings say, an hour after the start and then every day."""
-    wait_s = FIRST_PRUNE_S
+    wait_s = first_s
     while not stop.wait(wait_s):
+        outcome = "failed"
         try:
             pruned = prune_store(lab.for_user("scheduler"))
             log.info("the store was pruned sweeps=%d", len(pruned.sweeps))
+            outcome = "done"
         except FarmError as error:
             log.warning("the store was not pruned: %s", error)
-        wait_s = PRUNE_INTERVAL_S
+        except Exception:  # an unknown error must not end the pruning of later days
+            log.exception("the store was not pruned")
+        metrics.add("farm_prunes_total", label=outcome)
+        wait_s = interval_s
 
 
 def run_ingest(lab: LabConnection, health: ServiceHealth) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import func, select, update
 from orchestrator.app.exchange_bundles import BadBundle, import_bundle
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.maintain_store import restore_store, write_backup
+from orchestrator.app.run_service import prune_daily
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
 from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
@@ -27,12 +29,14 @@ from orchestrator.supervisor.lab_process import lab_lock
 from tests.analysis.builders import measured
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
+from tests.farm.conftest import wait_for
 from tests.store import three_phones
 from tests.stored_runs import store_runs
 from workloads.lab_settings import Lab, LabSettings, StoreSettings
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError, InvalidRequest, StoreDown
 from workloads.protocol.messages import split_into_chunks
+from workloads.service_metrics import Service, ServiceMetrics
 
 Tables = dict[str, list[dict[str, Any]]]
 ANNA = Actor("anna")
@@ -217,6 +221,61 @@ def test_two_centres_may_migrate_an_empty_store_at_once(other: str) -> None:
     for database in databases:
         database.check()
         database.close()
+
+
+def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """SQLite does not wait while another process switches the file to its write-ahead log."""
+
+    def open_store(barrier: threading.Barrier, file: Path) -> str | None:
+        database = Database(f"sqlite:///{file}")
+        barrier.wait()
+        try:
+            with database.read() as connection:
+                return str(connection.exec_driver_sql("PRAGMA journal_mode").scalar())
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(20):
+            barrier, file = threading.Barrier(8), tmp_path / f"{number}.db"
+            modes = pool.map(open_store, [barrier] * 8, [file] * 8)
+            assert set(modes) == {"wal"}
+
+
+def test_the_daily_pruning_goes_on_after_an_unknown_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = Lab.read(tmp_path / "lab", {})
+    metrics, stop = ServiceMetrics(Service.SCHEDULER), threading.Event()
+    store = Database(lab.store_url)
+    store.migrate()
+    with store.write() as connection:
+        row = {"digest": "0" * 64, "part": 0, "parts": 1, "data": b"", "received_at_s": 0.0}
+        connection.execute(chunk.insert(), [row])
+        connection.exec_driver_sql(
+            "CREATE TRIGGER broken BEFORE DELETE ON chunk BEGIN SELECT RAISE(ABORT, 'x'); END"
+        )
+
+    def count(outcome: str) -> float:
+        name = f'farm_prunes_total{{outcome="{outcome}"}} '
+        lines = metrics.text().decode().splitlines()
+        return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+    connected = LabConnection(lab)
+    given = (connected, metrics, stop, 0.0, 0.01)
+    thread = threading.Thread(target=prune_daily, args=given)
+    thread.start()
+    try:
+        wait_for(lambda: count("failed") >= 2, "it fails and is tried again", 20)
+        with store.write() as connection:
+            connection.exec_driver_sql("DROP TRIGGER broken")
+        wait_for(lambda: count("done") >= 1, "it succeeds", 20)
+    finally:
+        stop.set()
+        thread.join()
+        connected.close()
+        store.close()
+    assert "the store was not pruned" in caplog.text
 
 
 def test_a_newer_store_is_not_migrated(store: Database) -> None:
