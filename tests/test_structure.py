@@ -353,10 +353,12 @@ NOT_OPERATIONS = {
     "begin_session": "has a code in place of a token",
     "enrol_host": "has a secret in place of a token",
     "open_poller": "polls an operation",
+    "prune_daily": "part of a service",
     "publish_change": "part of the operations that change something",
+    "read_readiness": "belongs to the start of a lab on this computer",
     "run_ingest": "runs a service",
     "run_scheduler": "runs a service",
-    "wait_for_sweeps": "polls an operation",
+    "wait_for_sweep": "polls an operation",
 }
 
 

@@ -8,6 +8,8 @@ from orchestrator.app.app_errors import InvalidState
 from workloads.connection_url import BadSettings
 from workloads.lab_settings import ApiSettings
 
+CONNECT_TIMEOUT_S = 2.0
+
 
 def open_port(settings: ApiSettings) -> socket.socket:
     """Open the port; a port that is taken, or an open one without TLS, is refused."""
@@ -22,10 +24,20 @@ def open_port(settings: ApiSettings) -> socket.socket:
         return socket.create_server((address.strip("[]"), int(port)), family=family)
     except (OSError, OverflowError) as error:
         number = getattr(error, "errno", None)
-        taken = "the port is taken" if number == errno.EADDRINUSE else str(error)
+        taken = "the port is in use" if number == errno.EADDRINUSE else str(error)
         raise InvalidState(
             f"the API cannot listen on {settings.listen}: {taken}; set api.listen in lab.toml"
         ) from error
+
+
+def is_listening(settings: ApiSettings) -> bool:
+    """Return whether a program of this computer accepts connections on the port."""
+    address, _, port = settings.listen.rpartition(":")
+    try:
+        socket.create_connection((address.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def is_loopback(address: str) -> bool:

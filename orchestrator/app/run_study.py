@@ -9,8 +9,10 @@ from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.export_results import incomplete_text, report_input
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_status import LabView, read_lab_status
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.submit_sweep import submit_sweep
+from orchestrator.decisions.health import Health
 from orchestrator.decisions.states import RunState
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import ReportInput
@@ -50,14 +52,15 @@ __all__ = [
     "collect_kernel_evidence",
     "count_steps",
     "find_study",
+    "phones_to_release",
     "stored_study_sweeps",
     "submit_study",
     "table_notes",
     "topic_rows",
-    "wait_for_sweeps",
+    "wait_for_sweep",
 ]
 
-FINISHED_POLL_S = 0.5
+FINISHED_POLL_S, PHONES_POLL_S = 0.5, 5.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class StudyAnswer:
     html: str
     incomplete: tuple[str, ...] = ()  # sweeps that are not finished
     failed_runs: int = 0
+    quarantined: tuple[str, ...] = ()  # phones that have runs left, until a person releases them
 
 
 @operation(Role.OPERATOR)
@@ -109,14 +113,29 @@ def stored_study_sweeps(
     return [sweep_id for sweep_id in wanted if sweep_id in stored]
 
 
-def wait_for_sweeps(
-    lab: LabConnection, sweeps: Sequence[str], on_poll: Callable[[], object]
-) -> None:
-    """Wait until all runs of the sweeps have ended, without output."""
-    for sweep in sweeps:
-        while not find_sweep(lab, sweep).finished:
-            on_poll()
-            time.sleep(FINISHED_POLL_S)
+def phones_to_release(view: LabView) -> tuple[str, ...]:
+    """Return the quarantined phones that have all runs left of the followed sweep.
+
+    Only a person releases them, so the sweep does not end by itself; empty: it may.
+    """
+    left = [phone for phone in view.phones if phone.queued]
+    waits = all(phone.health is Health.QUARANTINED and phone.lease is None for phone in left)
+    return tuple(phone.serial for phone in left) if waits else ()
+
+
+def wait_for_sweep(
+    lab: LabConnection, sweep: str, on_poll: Callable[[], object]
+) -> tuple[str, ...]:
+    """Wait until all runs of a sweep have ended, or wait for these phones, without output."""
+    looked_at = time.monotonic()
+    while not find_sweep(lab, sweep).finished:
+        on_poll()
+        time.sleep(FINISHED_POLL_S)
+        if time.monotonic() - looked_at > PHONES_POLL_S:
+            looked_at = time.monotonic()
+            if phones := phones_to_release(read_lab_status(lab, sweep)):
+                return phones
+    return ()
 
 
 @operation(Role.VIEWER)

@@ -171,7 +171,7 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
     from orchestrator.commands.study_targets import answer_on_target
 
     answers: list[tuple[Study, Sequence[ClaimRow], str]] = []
-    failed = 0
+    failed = waiting = 0
     for chosen in all_studies().values():
         try:
             answer = answer_on_target(chosen, target, external)
@@ -180,6 +180,7 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
             click.echo(f"{chosen.name}: {safe_text(error, 400)}", err=True)
             continue
         failed += answer.failed_runs
+        waiting += len(answer.quarantined)
         answers.append((chosen, answer.rows, ""))
     rows = topic_rows(answers)
     answered = sum(row.is_answered for row in rows)
@@ -188,7 +189,7 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
     else:
         print_table(TOPIC_HEADINGS, [row.cells for row in rows])
     click.echo(f"{answered} of {len(rows)} topics have an answer; {failed} runs failed", err=True)
-    return FAILURES if failed else 0
+    return FAILURES if failed or waiting else 0
 
 
 @study.command()
@@ -235,7 +236,7 @@ def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
             f"{answer.failed_runs} runs failed; 'farm sweep show' in that lab shows the reasons",
             err=True,
         )
-    return FAILURES if answer.failed_runs else 0
+    return FAILURES if answer.failed_runs or answer.quarantined else 0
 
 
 def _print(answer: "StudyAnswer") -> None:

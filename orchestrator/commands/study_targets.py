@@ -67,12 +67,14 @@ class StoredStudy:
     lab: "LabConnection"
     sweeps: tuple[str, ...]
     skipped: dict[str, str]  # phones, with the reason
+    quarantined: tuple[str, ...] = ()  # phones that have runs left
 
     def answer(self, study: "Study") -> "StudyAnswer":
         """Compare the claims of the study with the results."""
         from orchestrator.app.run_study import answer_stored_study
 
-        return answer_stored_study(self.lab, study.name, self.sweeps, self.skipped)
+        answer = answer_stored_study(self.lab, study.name, self.sweeps, self.skipped)
+        return replace(answer, quarantined=self.quarantined)
 
 
 def answer_on_target(study: "Study", target: StudyTarget, external: Path | None) -> "StudyAnswer":
@@ -103,8 +105,15 @@ def run_on_phones(
     with _open_lab(study, target) as (lab, keep_up):
         add_files_beside(external, lab)
         sweeps, skipped = submit_study(lab, texts, fetch)
-        _follow(lab, sweeps, keep_up, quiet)
-        yield StoredStudy(lab, tuple(sweeps), skipped)
+        waiting = [serial for sweep in sweeps for serial in _follow(lab, sweep, keep_up, quiet)]
+        quarantined = tuple(dict.fromkeys(waiting))
+        if quarantined:
+            click.echo(
+                f"{', '.join(quarantined)}: quarantined with runs left; release them with 'farm "
+                "phone release', and run the study again",
+                err=True,
+            )
+        yield StoredStudy(lab, tuple(sweeps), skipped, quarantined)
 
 
 KeepUp = Callable[[], bool]
@@ -140,22 +149,22 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
         yield up.connection, up.keep_up
 
 
-def _follow(lab: "LabConnection", sweeps: Sequence[str], keep_up: KeepUp, quiet: bool) -> None:
+def _follow(lab: "LabConnection", sweep: str, keep_up: KeepUp, quiet: bool) -> tuple[str, ...]:
+    """Follow a sweep to its end; return the quarantined phones that keep it from its end."""
     from orchestrator.app.phone_filter import parse_phone_filter
-    from orchestrator.app.run_study import wait_for_sweeps
+    from orchestrator.app.run_study import phones_to_release, wait_for_sweep
     from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.tui.watch_loop import WatchOptions, run_watch
 
     if quiet:
-        wait_for_sweeps(lab, sweeps, keep_up)
-        return
-    for sweep in sweeps:
-        run_watch(
-            *(lab, WatchOptions(sweep, "study")),
-            lambda view: keep_up() and view.sweeps[0].finished,
-            parse_phone_filter,
-            ActionHandler(lab),
-        )
+        return wait_for_sweep(lab, sweep, keep_up)
+    view = run_watch(
+        *(lab, WatchOptions(sweep, "study")),
+        lambda view: keep_up() and (view.sweeps[0].finished or bool(phones_to_release(view))),
+        parse_phone_filter,
+        ActionHandler(lab),
+    )
+    return phones_to_release(view)
 
 
 def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[str], FetchFile]":
@@ -167,7 +176,7 @@ def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[st
     if manifest is None:
         return ours, fetch_no_file
     if not any(EXTERNAL_ENGINE in text for text in texts):
-        raise InvalidRequest("this study compares no other engine; use emdl-library")
+        raise InvalidRequest("this study does not compare engines; use emdl-library")
     text = _read_text(manifest)
     check_study_manifest(text, manifest.name, ours)
     return list(texts), lambda _: text

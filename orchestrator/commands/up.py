@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,18 @@ from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.units import count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orchestrator.app.lab_connection import LabConnection
     from orchestrator.supervisor.process import ServiceProcess
     from workloads.lab_settings import Lab
 
 
 NO_PHONE_S = 15.0  # without a phone for so long, the user is told what to do
+NO_PHONE = "No phone is connected; 'farm doctor' says why. Or: farm up --virtual"
+# How long `farm up -d` waits for phones that were named, and for phones on USB.
+NAMED_PHONES_S, USB_PHONES_S = 30.0, 5.0
+POLL_INTERVAL_S = 0.2
 
 
 class PhoneCounter:
@@ -46,7 +53,7 @@ class PhoneCounter:
         if connected or self._printed is not None:
             click.echo(f"{count_text(connected, 'phone')} connected.")
         elif time.monotonic() - self._started_at > NO_PHONE_S:
-            click.echo("No phone is connected; 'farm doctor' says why. Or: farm up --virtual")
+            click.echo(NO_PHONE)
         else:
             return
         self._printed = connected
@@ -70,7 +77,7 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
     except InvalidState as error:
         click.echo(f"The lab runs without its API: {error}", err=True)
         return []
-    click.echo(f"The API is at {api_url(lab.settings.api)}; people need: farm token add NAME")
+    click.echo(f"The API is at {api_url(lab.settings.api)}; add a token with: farm token add NAME")
     return process
 
 
@@ -131,7 +138,8 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
         options += ["--host", host] if host else []
         options += ["--speed", str(speed)] if speed is not None else []
         options += [part for address in connected for part in ("--connect", address)]
-        _start_in_background(connect(lab_folder), options)
+        count = len(PROFILES if virtual else NATIVE if native else connected)
+        _start_in_background(connect(lab_folder), options, None if no_agent else (host, count))
         return
     logging.basicConfig(format="farm: %(message)s", level="WARNING")
     stop_on_signals()
@@ -161,25 +169,48 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             stop_all(phones)
 
 
-def _start_in_background(connection: "LabConnection", options: "list[str]") -> None:
-    """Start the lab in a process of its own, and return when its scheduler works."""
-    from orchestrator.app.read_status import read_status_board
+def _start_in_background(
+    connection: "LabConnection", options: "list[str]", agent: tuple[str, int] | None
+) -> None:
+    """Start the lab in a separate process, and return when its services and phones answer.
+
+    `agent` is the host name that was asked for, and the number of phones that were named.
+    """
+    from orchestrator.app.lab_readiness import LabReadiness, read_readiness
     from orchestrator.supervisor.lab_process import refuse_if_running, start_in_background
     from orchestrator.supervisor.process import service_command
-
-    def is_up() -> bool:
-        try:
-            return read_status_board(connection) is not None
-        except BrokerDown:
-            return False
 
     lab = connection.lab
     command = service_command("up", "--lab", lab.root, *options)
     refuse_if_running(lab)
     has_page = bool(_api_service(lab))  # before the other process takes the port
-    pid, log_file = start_in_background(lab, command, is_up)
+    host = lab.host_name(agent[0]) if agent else ""
+    since = datetime.now(UTC)
+
+    def readiness() -> "LabReadiness":
+        return read_readiness(connection, since, host, has_page)
+
+    pid, log_file = start_in_background(lab, command, lambda: readiness().missing)
+    if agent:
+        _wait_for_phones(lambda: readiness().phones, agent[1])
     _print_up(connection, has_page)
     click.echo(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
+
+
+def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
+    """Wait until the named phones can be used, or one on USB; say how many can."""
+    timeout_s = NAMED_PHONES_S if named else USB_PHONES_S
+    deadline = time.monotonic() + timeout_s
+    while (phones := count()) < max(named, 1) and time.monotonic() < deadline:
+        time.sleep(POLL_INTERVAL_S)
+    if phones < named:
+        click.echo(
+            f"Only {phones} of {named} phones answered within {timeout_s:.0f} s; 'farm doctor' "
+            "says why.",
+            err=True,
+        )
+    else:
+        click.echo(f"{count_text(phones, 'phone')} connected." if phones else NO_PHONE)
 
 
 def _print_up(connection: "LabConnection", has_page: bool) -> None:
@@ -190,10 +221,10 @@ def _print_up(connection: "LabConnection", has_page: bool) -> None:
     lab = connection.lab
     if has_page and sys.stdout.isatty():
         link = add_login_link(connection, connection.user or "local").url
-        click.echo(f"The page of the lab, for one browser within 15 minutes: {link}")
+        click.echo(f"Web page, for one browser within 15 minutes: {link}")
     elif has_page:
         url = api_url(lab.settings.api)
-        click.echo(f"The page of the lab is at {url}; log in with: farm token link NAME")
+        click.echo(f"The web page is at {url}; log in with: farm token link NAME")
     click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
     if lab.root != DEFAULT_LAB.absolute():
         click.echo(f"Other commands need: export FARM_LAB={lab.root}")

@@ -74,11 +74,11 @@ def refuse_if_running(lab: Lab) -> None:
 
 
 def start_in_background(
-    lab: Lab, command: Sequence[str], is_up: Callable[[], bool]
+    lab: Lab, command: Sequence[str], missing: Callable[[], Sequence[str]]
 ) -> tuple[int, Path]:
-    """Start the process of a lab in its own session, and wait until the lab is up.
+    """Start the process of a lab in its own session, and wait until no service is missing.
 
-    Return its process id and its log file. If it ends instead, FarmTrouble has its last words.
+    Return its process id and its log file. If it ends instead, FarmTrouble has its last output.
     """
     refuse_if_running(lab)
     log_file = lab.log_file(LOG_NAME)
@@ -89,12 +89,15 @@ def start_in_background(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not is_up():
+    while names := missing():
         if process.poll() is not None:
             words = log_file.read_bytes()[start:].decode(errors="replace").strip().splitlines()
             raise FarmTrouble(words[-1].removeprefix("farm: ") if words else "it ended at once")
         if time.monotonic() > deadline:
-            raise TimedOut(f"the lab is not up after {START_TIMEOUT_S:.0f} s; see {log_file}")
+            raise TimedOut(
+                f"these do not answer after {START_TIMEOUT_S:.0f} s: {', '.join(names)}; see "
+                f"{log_file.parent}, and stop the lab with: farm down"
+            )
         time.sleep(POLL_INTERVAL_S)
     return process.pid, log_file
 

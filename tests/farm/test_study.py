@@ -2,15 +2,21 @@
 
 import json
 import platform
+import threading
 from html import unescape
 from pathlib import Path
 
 import pytest
 
+from orchestrator.app.control_phones import quarantine_phone
+from orchestrator.app.control_sweeps import list_sweeps
+from orchestrator.app.run_study import phones_to_release
+from orchestrator.decisions.health import Health
 from tests.documents import blocks, commands
-from tests.farm.conftest import ROOT, Farm
+from tests.farm.conftest import ROOT, Farm, wait_for
 from tests.farm.terminal import check_nothing_left, run_in_process, start
 from tests.kernels.pocl import need_pocl
+from tests.tui.sample_screens import LEASE, a_known_phone, a_snapshot
 
 SHORT = "cambridge-copy-share"  # three runs per phone on the CPU, and twelve on the GPU
 
@@ -50,7 +56,7 @@ def test_impossible_requests_are_refused(farm: Farm, tmp_path: Path) -> None:
     for code, text, words in (
         (2, "unknown study 'emdl-heat'", ("show", "emdl-heat")),
         (2, "--virtual and --native cannot be combined", ("run", SHORT, "--virtual", "--native")),
-        (2, "compares no other engine", ("run", SHORT, "--virtual", "--external", external)),
+        (2, "does not compare engines", ("run", SHORT, "--virtual", "--external", external)),
         (4, "is not up: its broker does not answer", ("run", SHORT, "--lab", tmp_path / "none")),
         (6, "has not run emdl-thermal", ("report", "emdl-thermal", "--lab", farm.lab.root)),
         (
@@ -105,3 +111,36 @@ def test_a_study_of_daily_training_runs_on_this_host(tmp_path: Path) -> None:
     gains = [line for line in json.loads(out)["claims"] if "gained" in line["claim"]]
     assert {line["source"] for line in gains} == {"host"}
     check_nothing_left(tmp_path)
+
+
+def test_a_study_waits_for_no_phone_that_only_a_person_releases() -> None:
+    ill = a_known_phone("PH1", "idle", health=Health.QUARANTINED, queued=3)
+    done = a_known_phone("PH2", "idle")
+    assert phones_to_release(a_snapshot(ill, done).view) == ("PH1",)
+    for other in (
+        a_known_phone("PH2", "idle", queued=1),
+        a_known_phone("PH2", "away", queued=1),  # it may come back
+        a_known_phone("PH2", "busy", health=Health.QUARANTINED, queued=1, lease=LEASE),
+    ):
+        assert phones_to_release(a_snapshot(ill, other).view) == ()
+    assert phones_to_release(a_snapshot(done).view) == ()
+
+
+@pytest.mark.slow
+def test_a_study_ends_when_its_last_phones_are_quarantined(
+    own_farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def quarantine() -> None:
+        wait_for(lambda: list_sweeps(own_farm.connection), "the study is submitted")
+        for phone in own_farm.phones():
+            quarantine_phone(own_farm.connection, phone.serial, "test")
+
+    thread = threading.Thread(target=quarantine)
+    thread.start()
+    words = ("study", "run", SHORT, "--json", "--lab", str(own_farm.lab.root))
+    code, _, err = run_in_process(*words)
+    thread.join()
+    assert "quarantined with runs left; release them with 'farm phone release'" in err
+    assert code in (5, 6), err  # 6: no phone had finished what a claim needs
