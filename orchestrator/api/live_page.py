@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
 from orchestrator.app.app_errors import NotAuthenticated
 from orchestrator.app.export_results import prepare_report
 from orchestrator.app.lab_connection import LabConnection
@@ -26,7 +27,6 @@ from workloads.protocol.faults import FarmError
 
 COOKIE = "farm_session"
 MESSAGE_INTERVAL_S = 1.0
-SESSION_CHECK_S = 30.0
 HERE = Path(__file__).parent
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -50,9 +50,9 @@ _HINT = """<!doctype html><html lang="en"><meta charset="utf-8">
 <code>farm up</code> prints one as well. Each link works once.</p></main></html>"""
 
 
-def page_routes(lab: LabConnection) -> list[Route]:
+def page_routes(lab: LabConnection, streams: OpenStreams) -> list[Route]:
     """Return the routes of the page."""
-    page = _PageService(lab)
+    page = _PageService(lab, streams)
     return [
         Route("/", page.show),
         Route("/login/{code}", page.log_in),
@@ -66,13 +66,17 @@ def page_routes(lab: LabConnection) -> list[Route]:
 class _PageService:
     """The endpoints of the page; each checks the cookie first."""
 
-    def __init__(self, lab: LabConnection) -> None:
+    def __init__(self, lab: LabConnection, streams: OpenStreams) -> None:
         self._lab = lab
+        self._streams = streams
         self._page = LabPage(lab)
         self._rendering = threading.Lock()  # one report at a time
 
-    def _check(self, cookies: Mapping[str, str]) -> None:
-        require_role(authenticate(self._lab, cookies.get(COOKIE, "")), Role.VIEWER)
+    def _check(self, cookies: Mapping[str, str]) -> str:
+        """Return the person of a session; NotAuthenticated if there is none."""
+        token = authenticate(self._lab, cookies.get(COOKIE, ""))
+        require_role(token, Role.VIEWER)
+        return token.person
 
     def static(self, name: str, kind: str) -> Any:
         """Return the endpoint of a file without data."""
@@ -84,7 +88,7 @@ class _PageService:
         try:
             self._check(request.cookies)
         except NotAuthenticated:
-            text = "You are not logged in, or your session has ended."
+            text = "You are not logged in, or your session has expired."
             return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
         return HTMLResponse((HERE / "live_page.html").read_bytes(), headers=_HEADERS)
 
@@ -93,7 +97,7 @@ class _PageService:
         try:
             session = begin_session(self._lab, request.path_params["code"])
         except NotAuthenticated:
-            text = "This link was used already, or it has ended."
+            text = "This link was already used, or it has expired."
             return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
         response = HTMLResponse(_ENTER, headers=_HEADERS)
         response.set_cookie(
@@ -107,9 +111,9 @@ class _PageService:
 
     async def stream(self, request: Request) -> Response:
         """Stream the lab as server-sent events: all of it, then what changed."""
-        await run_in_threadpool(self._check, request.cookies)
+        person = await run_in_threadpool(self._check, request.cookies)
         headers = _HEADERS | {"X-Accel-Buffering": "no"}
-        events = self._events(dict(request.cookies))
+        events = self._streams.counted(person, self._events(dict(request.cookies)))
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     async def _events(self, cookies: Mapping[str, str]) -> AsyncIterator[str]:
@@ -117,7 +121,7 @@ class _PageService:
         reader, checked_at = PageReader(self._page), time.monotonic()
         while True:
             try:
-                if time.monotonic() - checked_at > SESSION_CHECK_S:
+                if time.monotonic() - checked_at > TOKEN_CHECK_S:
                     await run_in_threadpool(self._check, cookies)
                     checked_at = time.monotonic()
                 yield f"data: {await run_in_threadpool(reader.message)}\n\n"

@@ -26,11 +26,13 @@ def serve_api(lab: LabConnection, health: ServiceHealth) -> None:
         import uvicorn
 
         from orchestrator.api.request_counter import RequestCounter
+        from orchestrator.api.request_timeout import RequestTimeoutProtocol
         from orchestrator.api.service_routes import build_app
 
         lab.store.check()
         config = uvicorn.Config(
             RequestCounter(build_app(lab), health.metrics),
+            http=RequestTimeoutProtocol,
             log_config=None,
             access_log=False,
             server_header=False,

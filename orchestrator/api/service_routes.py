@@ -2,9 +2,12 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from typing import IO, Any
 
+import anyio
+from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -13,9 +16,16 @@ from starlette.routing import Route
 
 from orchestrator.api.api_description import describe_api
 from orchestrator.api.live_page import page_routes
+from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
 from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
 from orchestrator.app.api_client import PIECE_BYTES, RESULT_HEADER
-from orchestrator.app.app_errors import ErrorKind, NotAuthenticated, TooMuchData, error_kind
+from orchestrator.app.app_errors import (
+    ErrorKind,
+    NotAuthenticated,
+    TimedOut,
+    TooMuchData,
+    error_kind,
+)
 from orchestrator.app.enrol_hosts import authority_certificate, enrol_host
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.export_results import ExportRequest, prepare_export, write_export
@@ -28,7 +38,9 @@ from workloads.text import safe_text
 
 BODY_BYTES_MAX = 16 * 1024**2
 ENROL_BYTES_MAX = 16 * 1024
-EVENT_WAIT_S = 2.0
+EVENT_INTERVAL_S = 0.5
+# A body must arrive at this rate, after some seconds for its beginning.
+BODY_RATE_MIN, BODY_GRACE_S = 5_000.0, 30.0
 STATUS = {
     ErrorKind.INVALID_REQUEST: 400,
     ErrorKind.INVALID_FILE: 422,
@@ -43,13 +55,15 @@ STATUS = {
 }
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 TABLE_FORMATS = ("csv", "jsonl", "parquet")
+NO_TEXT = b"\\u0000"  # in JSON; PostgreSQL refuses the character
 
 
 def build_app(lab: LabConnection) -> App:
     """Return the application that serves a lab."""
-    service = _ApiService(lab)
+    streams = OpenStreams()
+    service = _ApiService(lab, streams)
     routes = [
-        *page_routes(lab),
+        *page_routes(lab, streams),
         Route("/healthz", service.report_health),
         Route("/openapi.json", service.describe),
         Route("/v1/authority", service.send_authority),
@@ -73,7 +87,8 @@ def _error(status: int, kind: ErrorKind, text: str) -> JSONResponse:
 
 
 def _refusal(status: int, text: str) -> App:
-    return _error(status, ErrorKind.NOT_PERMITTED, text)
+    kind = ErrorKind.INVALID_REQUEST if status == 400 else ErrorKind.NOT_PERMITTED
+    return _error(status, kind, text)
 
 
 async def _explain(_: Request, error: Exception) -> Response:
@@ -87,8 +102,9 @@ async def _explain(_: Request, error: Exception) -> Response:
 class _ApiService:
     """The endpoints; each authenticates first, and calls one operation."""
 
-    def __init__(self, lab: LabConnection) -> None:
+    def __init__(self, lab: LabConnection, streams: OpenStreams) -> None:
         self._lab = lab
+        self._streams = streams
 
     def _authorized(self, request: Request, role: Role) -> LabConnection:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
@@ -142,20 +158,31 @@ class _ApiService:
         self._authorized(request, Role.VIEWER)
         return JSONResponse(describe_api(load_operations().values()))
 
-    def stream_events(self, request: Request) -> Response:
+    async def stream_events(self, request: Request) -> Response:
         """Stream the events of the lab, or of one sweep, as server-sent events."""
-        lab = self._authorized(request, Role.VIEWER)
-        feed = EventFeed(lab, request.query_params.get("sweep"))
-
-        def lines() -> Iterator[str]:
-            yield ": connected\n\n"
-            while True:
-                for event in feed.read(EVENT_WAIT_S) or ():
-                    yield f"event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
-                yield ": \n\n"  # a client that has left is noticed when something is sent
-
+        lab = await run_in_threadpool(self._authorized, request, Role.VIEWER)
+        feed = await run_in_threadpool(EventFeed, lab, request.query_params.get("sweep"))
+        lines = self._streams.counted(lab.user, self._event_lines(request, feed))
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+
+    async def _event_lines(self, request: Request, feed: EventFeed) -> AsyncIterator[str]:
+        yield ": connected\n\n"
+        checked_at = time.monotonic()
+        while True:
+            try:
+                if time.monotonic() - checked_at > TOKEN_CHECK_S:
+                    checked_at = time.monotonic()
+                    await run_in_threadpool(self._authorized, request, Role.VIEWER)
+                for event in await run_in_threadpool(feed.read, 0.0) or ():
+                    yield f"event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+            except NotAuthenticated:
+                yield "event: ended\ndata: \n\n"
+                return
+            except FarmError:  # store or broker are away
+                yield ": waiting\n\n"
+            yield ": \n\n"  # a client that has left is noticed when something is sent
+            await anyio.sleep(EVENT_INTERVAL_S)
 
     def send_table(self, request: Request) -> Response:
         """Send a table of a sweep, e.g. figures.csv or figures.parquet."""
@@ -177,9 +204,12 @@ class _ApiService:
 
 
 def _arguments(types: OperationTypes, text: str | bytes) -> dict[str, Any]:
+    encoded = text.encode() if isinstance(text, str) else text
+    if NO_TEXT in encoded:
+        raise InvalidRequest("the body has a character of code 0; no text contains one")
     try:
-        content = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
+        content = from_json(encoded or b"{}", allow_inf_nan=False)
+    except ValueError as error:
         raise InvalidRequest("the body is not JSON; write {NAME: VALUE, ...}") from error
     files = content.pop("files", {}) if types.fetch and isinstance(content, dict) else {}
     arguments = types.arguments_from_json(content)
@@ -208,15 +238,19 @@ async def _receive(request: Request, file: Any, limit: int) -> None:
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_large
-    size = 0
+    size, started = 0, anyio.current_time()
     try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > limit:
-                raise too_large
-            file.write(piece)
+        with anyio.fail_after(BODY_GRACE_S) as scope:
+            async for piece in request.stream():
+                size += len(piece)
+                if size > limit:
+                    raise too_large
+                file.write(piece)
+                scope.deadline = started + BODY_GRACE_S + size / BODY_RATE_MIN
     except ClientDisconnect as error:
         raise InvalidRequest("the request ended too early") from error
+    except TimeoutError as error:
+        raise TimedOut("the body of the request came too slowly; send it again") from error
     file.seek(0)
 
 

@@ -24,6 +24,7 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Command, CommandKind, PhoneState
 from workloads.text import safe_text
 
+HOURS_MAX = 24 * 365  # of a reservation
 RESULT_POLL_S = 0.1
 CHECK_TIMEOUT_S = 90.0
 TUNING_TIMEOUT_S = 300.0
@@ -98,6 +99,8 @@ def reserve_phone(
     dry_run: bool = False,
 ) -> OperatorChange:
     """Reserve a phone for a person (default: the user), for some hours or until unreserved."""
+    if not 0 <= hours <= HOURS_MAX:
+        raise InvalidRequest(f"a phone is reserved for at most {HOURS_MAX} hours, not {hours:g}")
     until = time.time() + hours * 3600 if hours else 0.0
     action = partial(phone_actions.reserve, person=person, until=until, reason=reason)
     return _change(lab, serial, dry_run, action)
@@ -127,7 +130,7 @@ def retire_phone(
 
 @operation(Role.OPERATOR)
 def release_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
-    """Let a suspect, quarantined or retired phone work again."""
+    """Return a suspect, quarantined or retired phone to service."""
     return _change(lab, serial, dry_run, phone_actions.release)
 
 

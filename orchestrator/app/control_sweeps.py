@@ -15,8 +15,11 @@ from orchestrator.store.operator_change import Actor, OperatorChange
 from orchestrator.store.sweep_queries import RunNote, SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
+from workloads.protocol.faults import InvalidRequest
 
 __all__ = ["PRIORITY_MAX", "SweepState"]
+
+ENTRIES_MAX = 10_000  # of the audit log, in one answer
 
 SweepAction = Callable[[Database, str, Actor], OperatorChange]
 
@@ -86,13 +89,15 @@ def set_sweep_priority(
     lab: LabConnection, name: str, priority: int, dry_run: bool = False
 ) -> OperatorChange:
     """Give a sweep a larger or smaller share of the lab."""
+    if not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidRequest(f"a priority is a number from 0 to {PRIORITY_MAX}, not {priority}")
     return _change(lab, name, dry_run, partial(sweep_actions.set_priority, priority=priority))
 
 
 @operation(Role.VIEWER)
 def list_audit(lab: LabConnection, target: str | None = None, limit: int = 100) -> list[AuditEntry]:
     """List the operators' changes to one sweep, phone or host, or all of them; newest first."""
-    return audit_log.audit_entries(lab.store, target, limit)
+    return audit_log.audit_entries(lab.store, target, max(1, min(limit, ENTRIES_MAX)))
 
 
 def publish_change(lab: LabConnection, change: OperatorChange) -> OperatorChange:

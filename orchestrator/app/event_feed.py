@@ -1,10 +1,12 @@
 """The events of a lab, as a user follows them."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Event
 
 EVENT_BATCHES_MAX = 4  # a reader that falls behind further than this skips events
@@ -24,10 +26,12 @@ def read_events(
     lab: LabConnection, cursor: str = "", wait_s: float = 0.0, latest: int = 0
 ) -> EventPage:
     """Read the events after a cursor, and wait for one; without a cursor, the latest ones."""
+    if cursor and re.fullmatch(r"[0-9]{1,19}-[0-9]{1,19}", cursor) is None:
+        raise InvalidRequest("the cursor is not one of this lab; leave it out to begin now")
     broker = lab.broker
     if cursor:
         after, events = broker.events(cursor, min(max(wait_s, 0.001), WAIT_MAX_S))
-    elif latest:
+    elif latest > 0:
         after, events = broker.latest_events(min(latest, EVENT_BATCH))
     else:
         after, events = broker.newest_cursor(), []

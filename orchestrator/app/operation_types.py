@@ -17,8 +17,9 @@ from workloads.protocol import messages
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
-_BASE64 = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_JSON = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
 FILES_MAX = 64
+INTEGER_MAX = 2**53  # larger ones do not fit into a column of the store
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class OperationTypes:
 
     def _argument(self, name: str, value: Any) -> Any:
         try:
-            return self.arguments[name].validate_python(value, strict=False)
+            given = self.arguments[name].validate_python(value, strict=False)
+            if isinstance(given, int) and abs(given) > INTEGER_MAX:
+                raise InvalidRequest(f"argument {name} is invalid: the integer is too large")
+            return given
         except (ValidationError, RecursionError) as error:
             first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "too deep"
             raise InvalidRequest(f"argument {name} is invalid: {safe_text(first, 200)}") from error
@@ -88,6 +92,6 @@ def types_of(function: Callable[..., Any]) -> OperationTypes:
 
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(hint, config=_BASE64)
+        return TypeAdapter(hint, config=_JSON)
     except PydanticUserError:  # a model or a dataclass has its own configuration
         return TypeAdapter(hint)

@@ -19,6 +19,8 @@ from workloads.protocol.verdict import Validity
 
 __all__ = ["ChartRow"]
 
+TRIALS_MAX = 100_001  # in one answer
+
 
 @dataclass(frozen=True)
 class TrialDetails:
@@ -40,7 +42,8 @@ def list_trials(
 ) -> list[TrialSummary]:
     """List trials of a sweep: with a run in a state or verdict, or of a phone (serial's prefix)."""
     sweep_id = find_sweep(lab, sweep).id
-    return trial_queries.trial_summaries(lab.store, sweep_id, limit, state, phone, verdict)
+    at_most = max(1, min(limit, TRIALS_MAX))
+    return trial_queries.trial_summaries(lab.store, sweep_id, at_most, state, phone, verdict)
 
 
 @operation(Role.VIEWER)

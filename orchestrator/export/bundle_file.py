@@ -6,10 +6,14 @@ uses nothing of a bundle before it has checked every digest.
 
 import hashlib
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+from pydantic_core import from_json
 
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -20,6 +24,11 @@ LINE_BYTES_MAX = 8 * 1024 * 1024
 BYTES_MAX = 8 * 1024**3
 MEMBERS_MAX = 64
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip; the same in every bundle
+# An encrypted member is a RuntimeError, an unknown compression a NotImplementedError.
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
+    *(RuntimeError, NotImplementedError),
+)
 Lines = Iterable[bytes]
 
 
@@ -82,8 +91,8 @@ class Bundle:
         """Yield the rows of a file of JSON lines."""
         for line in _lines(self.archive, name):
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
+                row = from_json(line, allow_inf_nan=False)
+            except ValueError:
                 row = None
             if not isinstance(row, dict):
                 raise BadBundle(f"{safe_text(name)} in the bundle has a line that is not a row")
@@ -97,9 +106,9 @@ def open_bundle(stream: BinaryIO) -> Bundle:
         manifest = json.loads(_content(archive, MANIFEST))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
         version = int(manifest["format"])
-    except (  # zipfile raises NotImplementedError for a compression that it does not know
-        *(zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError),
-        *(OverflowError, RecursionError, NotImplementedError, EOFError),
+    except (
+        *(*_UNREADABLE, KeyError, ValueError, TypeError, AttributeError),
+        *(OverflowError, RecursionError),
     ) as error:
         raise BadBundle("not a Farmhand bundle, or truncated") from error
     if version != FORMAT:
@@ -121,8 +130,9 @@ def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any]) -> None
                 size += len(piece)
                 if size > BYTES_MAX:
                     raise BadBundle(f"{safe_text(name)} in the bundle is larger than {BYTES_MAX} B")
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError) as error:
-        raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {error}") from error
+    except _UNREADABLE as error:
+        reason = safe_text(error)
+        raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {reason}") from error
     if (digest.hexdigest(), size) != (file.get("sha256"), file.get("bytes")):
         raise BadBundle(f"checksum mismatch: {safe_text(name)} in the bundle was changed")
 
