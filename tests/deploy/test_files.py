@@ -79,6 +79,21 @@ def test_every_container_is_contained(name: str) -> None:
     assert ("test" in service["healthcheck"]) == long_lived
 
 
+def test_images_are_built_from_the_checkout_where_the_readme_says() -> None:
+    """Compose reads paths relative to the folder of its file, where the README changes to."""
+    text = (DEPLOY / "README.md").read_text().partition("## Containers")[2]
+    block = re.findall(r"```console\n(.*?)```", text, re.DOTALL)[0].splitlines()
+    assert block[0] == "cd deploy"
+    assert "--project-directory" not in text
+    build = COMPOSE["x-farm"]["build"]
+    assert (DEPLOY / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert "deploy/centre" in ignored, "its files belong to another user"
+    assert not {path for line in copied for path in line.split()} & set(ignored)
+
+
 def test_the_list_of_an_agents_packages_is_what_it_imports() -> None:
     """In a fresh process: import every module of an agent, and note the libraries."""
     lines = (DEPLOY / "agent-requirements.txt").read_text().splitlines()
