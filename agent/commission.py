@@ -58,7 +58,7 @@ def commission_phone(phone: Phone, context: LaneContext, quick: bool) -> tuple[b
     if problem:
         return False, safe_text(f"{serial} was not commissioned: {problem}", 600)
     shown = ", ".join(f"{canary.kind} {canary.detectable:.1%}" for canary in canaries)
-    return True, f"{serial} is commissioned; its canaries show changes from: {shown}"
+    return True, f"{serial} is commissioned; its canaries detect changes from: {shown}"
 
 
 def conditions(facts: PhoneFacts, quick: bool) -> Iterator[Condition]:

@@ -1,6 +1,6 @@
 """A point in time after which waiting is pointless; passed down, it bounds a chain of calls.
 
-Nested waits that each had a timeout of their own would add up.
+Nested waits that each had their own timeout would add up.
 """
 
 import time

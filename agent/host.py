@@ -254,7 +254,7 @@ class HostAgent:
             slot.lane.release()
 
     def _commission(self, slot: PhoneSlot, quick: bool) -> tuple[bool, str]:
-        """Commission a phone, which shows as busy meanwhile and gets no runs."""
+        """Commission a phone, which shows as busy and gets no runs."""
         slot.cancel.clear()
         if self._stopping:  # stop() sets it before it cancels
             raise Interrupted("the agent is stopping")

@@ -21,7 +21,7 @@ def join(url: str, authority: str, lab_folder: Path) -> None:
     """Join a lab by the URL of its API.
 
     'farm host add' on the lab prints the whole command, with a secret in FARM_TOKEN. The private
-    key of this host is made here and is not sent.
+    key of this host is created here and is not sent.
 
     Example: farm host join https://centre.lab:8400 --authority 3f5a...
     """

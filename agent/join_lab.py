@@ -1,7 +1,7 @@
 """Joins a lab through its API: proves the offer, gets a user and a certificate, writes them.
 
 The lab is known by the digest of its authority's certificate, which came with the offer: the
-certificate itself is read first, from anybody, and everything after that is verified with it.
+certificate itself is read first, from any server, and everything after that is verified with it.
 """
 
 import http.client
@@ -52,7 +52,7 @@ def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, 
     """Join; return the name of this host, and whether the settings were written."""
     context = _trusted(url, authority)
     request = create_request("host")
-    # Before the secret is spent; beside the key in use, because the lab may refuse the offer.
+    # Before the secret is used; beside the key in use, because the lab may refuse the offer.
     pending = folder / "tls" / "host.key.new"
     write_private(pending, request.key)
     sent = {"secret": secret, "request": request.certificate.decode()}

@@ -274,7 +274,7 @@ class _Lane:
 
 
 def host_clock_s() -> float:
-    """The host's clock, which goes on while the host is suspended."""
+    """The host's clock, which continues while the host is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

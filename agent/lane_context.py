@@ -23,7 +23,7 @@ class LaneContext:
     status: LaneStatus = field(default_factory=LaneStatus)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     canary: bool = True
-    relearn: CanarySeries | None = None  # how the references of the canaries are learned anew
+    relearn: CanarySeries | None = None  # how the references of the canaries are learned again
     files: Path | None = None  # of external programs, by digest; None: in state_dir
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 

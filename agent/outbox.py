@@ -131,7 +131,7 @@ class Outbox:
         bodies = self._spool.parcel_bodies(ids)
         with self._changed:
             for parcel_id in set(ids) - bodies.keys():
-                self._due.pop(parcel_id, None)  # confirmed meanwhile
+                self._due.pop(parcel_id, None)  # confirmed in between
         fitting: list[str] = []
         size = 0
         for parcel_id, body in bodies.items():

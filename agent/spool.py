@@ -1,7 +1,7 @@
 """Spool: the durable state of an agent (started runs, unconfirmed parcels) in one SQLite file.
 
 A run is written here before it starts and its report before it is sent; both stay until the centre
-confirms. Writes are committed in groups: one fsync serves every lane that wrote meanwhile.
+confirms. Writes are committed in groups: one fsync serves every lane that wrote in between.
 """
 
 import logging
@@ -108,7 +108,7 @@ class Spool:
         self._apply(lambda connection: connection.executemany(statement, rows))
 
     def delete_unreadable(self) -> None:
-        """Delete parcels of another version of the messages; they would be refused for ever.
+        """Delete parcels of another version of the messages; they would be refused forever.
 
         Phones are announced again anyway, and the lease of a report's run expires.
         """

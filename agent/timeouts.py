@@ -19,7 +19,7 @@ class Timeouts:
     pairing_timeout_s: float = 30.0
     shell_open_timeout_s: float = 10.0
     shell_prompt_timeout_s: float = 1.0
-    root_grant_timeout_s: float = 5.0  # a root manager may ask on the screen, where nobody answers
+    root_grant_timeout_s: float = 5.0  # a root manager may ask on the screen, without an answer
     command_timeout_s: float = 15.0
     transfer_timeout_s: float = 60.0
     probe_timeout_s: float = 60.0
@@ -41,7 +41,7 @@ class Timeouts:
     runner_start_timeout_s: float = 20.0
     runner_stop_timeout_s: float = 1.0
     run_poll_timeout_s: float = 10.0
-    reconnect_timeout_s: float = 30.0  # how long a run may go on without a link to its phone
+    reconnect_timeout_s: float = 30.0  # how long a run may continue without a link to its phone
     canary_timeout_s: float = 20.0
     program_cleanup_timeout_s: float = 5.0
     output_parse_timeout_s: float = 20.0

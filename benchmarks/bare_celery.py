@@ -1,6 +1,6 @@
 """The peer of plumbing.py: a bare Celery request and reply, on the same broker.
 
-It has the settings of the farm, and takes messages off the queue as Celery does by default.
+It has the settings of Farmhand, and takes messages off the queue as Celery does by default.
 
 `python -m benchmarks.bare_celery request|reply BROKER COUNT` runs one end.
 """
@@ -21,9 +21,9 @@ REQUESTS, REPLIES = "bare.requests", "bare.replies"
 
 
 def application(broker: str, name: str) -> Celery:
-    """Build a Celery application with the settings of the farm, on the transport as it comes.
+    """Build a Celery application with the settings of Farmhand, on the transport as it comes.
 
-    The farm switches acknowledgements, bindings and priorities of the transport off.
+    Farmhand switches acknowledgements, bindings and priorities of the transport off.
     """
     app = Celery(f"bare.{name}", set_as_current=False)
     app.conf.update(celery_settings(broker) | {"task_default_exchange": "celery"})

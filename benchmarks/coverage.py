@@ -210,7 +210,7 @@ def figures_of_ratios(draws: int, rng: np.random.Generator) -> Iterator[Figure]:
 
 
 def figures_of_twins(draws: int, rng: np.random.Generator) -> Iterator[Figure]:
-    """Yield how often two equal twins, each with its own model error, are told apart."""
+    """Yield how often two equal twins, each with its own model error, are distinguished."""
     ranked, compared = 0, 0
     deviation = model_deviation(TWIN)
     for _ in range(draws):

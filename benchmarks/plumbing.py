@@ -4,7 +4,7 @@ Both run on the same embedded broker, one after the other, alternating, in one c
 
     .venv/bin/python -m benchmarks.plumbing [--runs 1800] [--rounds 3]
 
-The bare pair is one request task answered by one reply task. A job of the farm has two messages as
+The bare pair is one request task answered by one reply task. A job of Farmhand has two messages as
 well, and in addition a lease, a fence, a durable spool and a stored report.
 """
 

@@ -96,7 +96,7 @@ class Outcome:
 
     @property
     def bias(self) -> float:
-        """Of the headline; a false claim spoils a run whatever its times are."""
+        """Of the headline; a false claim invalidates a run whatever its times are."""
         if BY_NAME[self.kind].is_false_claim:
             return 1.0
         return _ratio(self.disturbed.headline, self.clean.headline)

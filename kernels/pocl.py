@@ -35,7 +35,7 @@ def private_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"farmhand-opencl-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
-        return Path(tempfile.mkdtemp(prefix="farmhand-opencl-"))  # somebody else's: use another
+        return Path(tempfile.mkdtemp(prefix="farmhand-opencl-"))  # of another user: use another
     return folder
 
 

@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "up": ("orchestrator.commands.up:up", "Run a lab on this host."),
         "down": ("orchestrator.commands.up:down", "Stop the lab on this host."),
         "logs": ("orchestrator.commands.logs:logs", "Show the logs of services and trials."),
-        "doctor": ("orchestrator.commands.doctor:doctor", "Check everything that a lab needs."),
+        "doctor": ("orchestrator.commands.doctor:doctor", "Check the requirements of a lab."),
         "help": ("orchestrator.commands.help_topics:topics", "Explain files, selectors, codes."),
     },
     "Run": {
@@ -44,12 +44,12 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("orchestrator.commands.sweep_control:audit", "List operators' changes."),
         "prune": ("orchestrator.commands.maintenance:prune", "Remove old results and telemetry."),
         "backup": ("orchestrator.commands.maintenance:backup", "Write the whole store to a file."),
-        "restore": ("orchestrator.commands.maintenance:restore", "Fill a store from a backup."),
+        "restore": ("orchestrator.commands.maintenance:restore", "Restore a store from a backup."),
         "migrate": ("orchestrator.commands.maintenance:migrate", "Migrate or check the store."),
-        "host": ("orchestrator.commands.hosts:host", "Add hosts to the lab; end their access."),
+        "host": ("orchestrator.commands.hosts:host", "Add hosts to the lab; revoke their access."),
         "lab": ("orchestrator.commands.lab:lab", "Create a lab's certificates and passwords."),
-        "notice": ("orchestrator.commands.notice:notice", "List notices; test who gets them."),
-        "token": ("orchestrator.commands.token:token", "Add, list and revoke tokens of the API."),
+        "notice": ("orchestrator.commands.notice:notice", "List notices; test their delivery."),
+        "token": ("orchestrator.commands.token:token", "Add, list and revoke API tokens."),
         "config": ("orchestrator.commands.config:config", "Show settings and their origin."),
         "service": ("orchestrator.commands.service:service", "Run one central service."),
     },
@@ -130,7 +130,7 @@ def farm() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; every error is one sentence, never a traceback."""
+    """Run the command line; print every error as one sentence, never as a traceback."""
     try:
         code = farm.main(prog_name="farm", standalone_mode=False)
     except SystemExit as ended:

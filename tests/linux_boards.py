@@ -166,7 +166,7 @@ def jetson_tx2(board: Board) -> None:
 
     Zones, rails (0-0040 and 0-0041) and paths: the header tx2_sysfs_power.h and jtop/core/power.py
     of rbonghi/jetson_stats; zone PMIC-Die always shows 100 degrees. Clocks: 345.6 to 2035.2 MHz in
-    steps of 153.6 MHz. GPU: jtop/core/gpu.py; `load` is in tenths of a per cent.
+    steps of 153.6 MHz. GPU: jtop/core/gpu.py; `load` is in tenths of a percent.
     """
     board.add("firmware/devicetree/base/model", "quill")
     board.add("firmware/devicetree/base/compatible", "nvidia,quill\0nvidia,tegra186")
@@ -261,7 +261,7 @@ def laptop(board: Board) -> None:
     """A laptop with a hybrid processor of Intel, on mains, without its second threads.
 
     RAPL: Documentation/power/powercap/powercap.rst; energy_uj is 0400 since the fix of
-    CVE-2020-8694 and starts anew at max_energy_range_uj. Clocks: intel_pstate has base_frequency
+    CVE-2020-8694 and starts again at max_energy_range_uj. Clocks: intel_pstate has base_frequency
     and no list of steps (Documentation/admin-guide/pm/intel_pstate.rst). Zones and BAT0: as ACPI
     shows them.
     """
@@ -295,7 +295,7 @@ def laptop(board: Board) -> None:
 
 
 def add_rapl(board: Board) -> None:
-    """Add the counters of a package and of its cores; the package's is about to start anew."""
+    """Add the counters of a package and of its cores; the package's is about to start again."""
     for zone, name, share, count_uj in (
         ("intel-rapl:0", "package-0", 1.0, RAPL_RESTARTS_AT_UJ - 15_000_000),
         ("intel-rapl:0:0", "core", 0.5, 1_000_000),

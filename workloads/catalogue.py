@@ -161,7 +161,7 @@ def _check_value(parameter: Parameter, value: object) -> int:
 def is_known(case: Case) -> bool:
     """Whether this version of Farmhand has the case's workload with these parameters.
 
-    A case may come from another version, or from anybody who can write to the broker.
+    A case may come from another version, or from any client that can write to the broker.
     """
     if case.manifest is None and case.workload not in CATALOGUE:
         return False

@@ -177,7 +177,7 @@ def checked_consumer(door: MessageDoor) -> type[Consumer]:
 class CheckedConsumer(Consumer):  # type: ignore[misc]
     """A consumer that drops bad messages, and tries to reconnect to a lost broker every second.
 
-    Celery's own pauses grow to half a minute, and leases of undelivered jobs expire meanwhile.
+    Celery's own pauses grow to half a minute, and leases of undelivered jobs would expire by then.
     Celery has no setting for these pauses, but kombu, which waits, has.
     """
 

@@ -1,6 +1,6 @@
 """Reads files that a user names: only ordinary files, and only up to a limit.
 
-A pipe or a device would be read for ever.
+A pipe or a device would be read forever.
 """
 
 import os

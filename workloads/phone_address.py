@@ -1,4 +1,4 @@
-"""Addresses of phones as adb uses them: normalised, and told apart by transport. Pure.
+"""Addresses of phones as adb uses them: normalised, and distinguished by transport. Pure.
 
 A phone is never identified by its address; two addresses may be two transports of one phone.
 """

@@ -10,6 +10,7 @@ from workloads.connection_url import refuse_unverified, without_password, withou
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 TIMEOUT_S, CONNECT_TIMEOUT_S, HEALTH_CHECK_S = 10, 3, 30
+PROTECTED_MODE = "DENIED"  # the error code of a Redis that refuses clients without a password
 
 
 class RedisConnection(AbstractContextManager["RedisConnection"]):
@@ -43,10 +44,10 @@ class RedisConnection(AbstractContextManager["RedisConnection"]):
         )
         try:
             anonymous.ping()
-        except redis.AuthenticationError:
+        except (redis.AuthenticationError, redis.exceptions.NoPermissionError):
             return False
         except redis.RedisError as error:
-            if any(code in str(error) for code in ("NOAUTH", "NOPERM", "DENIED")):
+            if str(error).partition(" ")[0] == PROTECTED_MODE:
                 return False
             raise BrokerDown(
                 f"the broker at {without_password(self.url)} returned an error: {error}"

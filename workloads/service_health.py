@@ -38,7 +38,7 @@ class ServiceHealth:
         self._troubles: dict[str, str] = {"start": "the service is starting"}
 
     def beat(self) -> None:
-        """Note that the loop has come round."""
+        """Record an iteration of the loop."""
         self._beat_at = time.monotonic()
         self._troubles.pop("start", None)
 

@@ -14,7 +14,7 @@ class NoticeKind(StrEnum):
     SWEEP_ENDED = "sweep_ended"
     SWEEP_BLOCKED = "sweep_blocked"
     BUDGET_SPENT = "budget_spent"
-    PHONE_ILL = "phone_ill"
+    PHONE_QUARANTINED = "phone_quarantined"
     PHONE_AWAY = "phone_away"
     HOST_AWAY = "host_away"
     DISK_LOW = "disk_low"

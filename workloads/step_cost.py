@@ -56,7 +56,7 @@ class StepCost:
     parameters: int | None = None  # of the model, including frozen ones; None: there is no model
     macs: int | None = None  # multiply-adds of the forward operations of one step
     batches: int = 1  # in the data set: every sample was seen after this many steps
-    tokens_per_step: int = 0  # that the model predicts; 0: it is not a model of text
+    tokens_per_step: int = 0  # that the model predicts; 0: it is not a language model
 
     @property
     def flops(self) -> int:

@@ -141,7 +141,7 @@ class EvaluationSpec:
 class TrainingStep(Step):
     """One training step: its passes, in order, over a batch of samples.
 
-    With several micro-batches, each pass reads a batch of its own; their gradients are averaged.
+    With several micro-batches, each pass reads its own batch; their gradients are averaged.
     """
 
     passes: tuple[TrainingPass, ...]

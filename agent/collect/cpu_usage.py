@@ -102,7 +102,7 @@ def ticks_together(readings: Readings, cpus: Collection[int]) -> tuple[Ticks, Ti
 
 
 def own_cores_shared_pct(readings: Readings, cpus: Collection[int]) -> float | None:
-    """How much of the run's cores other processes used, in per cent; None if unknown.
+    """How much of the run's cores other processes used, in percent; None if unknown.
 
     It is the busy time of the cores minus the processor time of the runner itself.
     """

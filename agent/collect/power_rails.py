@@ -47,7 +47,7 @@ def reported_rail_series(totals: Sequence[RailTotals]) -> dict[str, Series]:
 
 
 def counted_energy(readings: Readings, meter: RailMeter) -> CumulativeSeries:
-    """The energy of a counter since its first reading, in joules; it may start anew in between.
+    """The energy of a counter since its first reading, in joules; it may start again in between.
 
     A counter that was reset is not used: the step would be the power of a whole data centre.
     """

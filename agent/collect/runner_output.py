@@ -236,7 +236,7 @@ class RunnerOutput:
 
     def _take(self, line: bytes) -> None:
         if self.ended:
-            raise BadOutput("the runner wrote on after its final record")
+            raise BadOutput("the runner continued to write after its final record")
         members = _parse_object(line)
         match members.get("line"):
             case "hello" if self.hello is None:

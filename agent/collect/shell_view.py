@@ -50,7 +50,7 @@ _CPU_TIME = re.compile(
 
 @dataclass(frozen=True)
 class ShellView:
-    """One look at a phone; None where it does not tell."""
+    """The state of a phone at one time; None where it is not shown."""
 
     t_s: float | None = None
     status: int | None = None

@@ -54,7 +54,7 @@ def observe_disturbances(
 
 
 def suspended_s(timed: Readings) -> float:
-    """Seconds that no core counted: the boot clock runs on while a phone is suspended."""
+    """Seconds that no core counted: the boot clock continues while a phone is suspended."""
     ticks = core_ticks(timed)
     if not ticks.row.size:
         return 0.0

@@ -1,4 +1,4 @@
-"""AdbServer: the only module that uses adbutils, and where its errors become faults of the farm.
+"""AdbServer: the only module that uses adbutils, and where its errors become faults of Farmhand.
 
 adbutils starts a server on the default port if it finds none; that is prevented here.
 """
@@ -52,7 +52,7 @@ _DIE_WITH_PARENT = (
 
 @contextmanager
 def translate_adb_errors(what: str) -> Iterator[None]:
-    """Turn every error of adbutils and its sockets into a fault of the farm."""
+    """Turn every error of adbutils and its sockets into a fault of Farmhand."""
     try:
         yield
     except FarmError:

@@ -15,7 +15,7 @@ from workloads.text import safe_text
 _BATTERY = f"{SUPPLY}/battery"
 HEALTH, CYCLES = f"{_BATTERY}/health", f"{_BATTERY}/cycle_count"
 FULL, DESIGN = f"{_BATTERY}/charge_full", f"{_BATTERY}/charge_full_design"
-# In seconds since 1970 and in per cent; the names are those of Android's health HAL:
+# In seconds since 1970 and in percent; the names are those of Android's health HAL:
 # https://android.googlesource.com/platform/system/core healthd/BatteryMonitor.cpp
 FIRST_USED, MADE = f"{_BATTERY}/first_usage_date", f"{_BATTERY}/manufacturing_date"
 STATE_OF_HEALTH = f"{_BATTERY}/state_of_health"

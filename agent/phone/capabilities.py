@@ -1,4 +1,4 @@
-"""Which settings of a phone the farm can control, and why not the others. Pure."""
+"""Which settings of a phone can be controlled, and why the others cannot. Pure."""
 
 from dataclasses import dataclass
 
@@ -50,7 +50,7 @@ class ControlSummary:
 
 
 def summarize_control(capabilities: Capabilities) -> ControlSummary:
-    """Say how much of this phone the farm controls, and why not more.
+    """Return the control level of a phone, and why it is not higher.
 
     The level depends on clocks, a thermometer and root alone; the other settings are listed for
     information.

@@ -37,7 +37,7 @@ COMPUTER_NODES = (
 
 
 def is_stepless(nodes: Mapping[str, str], policy: int) -> bool:
-    """Whether a policy has no steps of its own: its driver accepts any clock."""
+    """Whether a policy has no own steps: its driver accepts any clock."""
     folder = f"{CPUFREQ}/policy{policy}"
     listed = nodes.get(f"{folder}/scaling_available_frequencies", "").strip()
     return not listed and nodes.get(f"{folder}/scaling_driver", "").strip() in _STEPLESS_DRIVERS

@@ -1,7 +1,7 @@
 """Facts files: what a phone shows to a probe, as TOML of a documented schema.
 
 A capture writes one, a bug report carries it, and it is read back into what a probe would have
-read. agent/virtual has a reader of its own. The schema is documented in
+read. agent/virtual has its own reader. The schema is documented in
 docs/reference/phone-facts-file.md.
 """
 
@@ -132,7 +132,7 @@ class FactsFile(_Table):
 
 
 def read_facts_file(path: Path) -> FactsFile:
-    """Read a facts file; whatever is wrong with it is one sentence."""
+    """Read a facts file; every error is one sentence."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise InvalidRequest(f"{path} is larger than {FILE_BYTES_MAX // 2**20} MB")

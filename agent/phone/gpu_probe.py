@@ -1,7 +1,7 @@
 """Find the GPU and its clock steps in kernel nodes: Adreno by kgsl, others by devfreq. Pure.
 
 Steps are in Hz, in ascending or descending order depending on the vendor. The GPUs of Jetson boards
-have the names gp10b, gv11b, ga10b or gpu, and show their utilisation in tenths of a per cent.
+have the names gp10b, gv11b, ga10b or gpu, and show their utilisation in tenths of a percent.
 """
 
 import re

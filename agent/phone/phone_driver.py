@@ -128,7 +128,7 @@ class Phone:
         self.facts = self.facts.model_copy(update={"commission": commission})
 
     def watch_battery(self, t_s: float, level_pct: int) -> None:
-        """Count the time since the last look at the battery; long gaps were not watched."""
+        """Count the time since the last reading of the battery; long gaps were not watched."""
         seen_s, self._battery_seen_s = self._battery_seen_s, t_s
         if self._memory.battery.since is None:
             since = {"since": datetime.now(UTC).date()}

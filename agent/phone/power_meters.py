@@ -3,7 +3,7 @@
 Four kinds are known. Pixels count energy (ODPM: one node with several lines, micro-watt-seconds
 since boot). Jetson boards have an INA3221: older kernels show the power of a rail in milliwatts,
 newer ones (hwmon) its voltage in mV and its current in mA. Processors of computers count the energy
-of their packages and parts in µJ (RAPL); the counters start anew at a known value.
+of their packages and parts in µJ (RAPL); the counters start again at a known value.
 """
 
 import re

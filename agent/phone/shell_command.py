@@ -73,12 +73,12 @@ def read_nodes_command(paths: Iterable[str]) -> ShellCommand:
 def write_node_command(path: str, value: str) -> ShellCommand:
     """The command that writes one kernel node; any other path is refused."""
     if not is_writable(path):
-        raise PhoneTrouble(f"'{safe_text(path)}' is not a kernel node that the farm may write")
+        raise PhoneTrouble(f"'{safe_text(path)}' is not a kernel node that Farmhand may write")
     return ShellCommand(["echo", value], into=path)
 
 
 def is_writable(path: str) -> bool:
-    """Whether the farm may write this path: kernel nodes only."""
+    """Whether Farmhand may write this path: kernel nodes only."""
     return _WRITABLE.fullmatch(path) is not None and ".." not in path  # guard: kernel-nodes-only
 
 

@@ -50,7 +50,7 @@ class AdbDown(FarmTrouble):
     kind = FaultKind.ADB_DOWN
 
 
-LINK_LOST = (Unreachable, Hung, AdbDown)  # may be temporary: what runs on the phone goes on
+LINK_LOST = (Unreachable, Hung, AdbDown)  # may be temporary: what runs on the phone continues
 
 
 class ShellReply(NamedTuple):
@@ -137,13 +137,13 @@ class ShellLink:
         self.root = shell.uid(deadline) == "0"
         if not self.root and self._try_su:
             shell = self._enter_root(shell, deadline)
-        # adbd's own mask is 0: without this everybody on the phone could write our files.
+        # adbd's own mask is 0: without this every user of the phone could write our files.
         shell.send(b"umask 022\n", deadline)
         self._shell = shell
         return shell
 
     def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
-        """Ask for root, twice: a link that broke or stalled meanwhile does not mean refusal."""
+        """Ask for root, twice: a link that broke or stalled in between does not mean refusal."""
         for _ in range(SU_ATTEMPTS):
             try:
                 # exec: a root shell that dies must not leave us in the unprivileged one below it.
@@ -255,7 +255,7 @@ class _Shell:
             self._stream.sendall(header + part)
 
     def _output(self, deadline: Deadline) -> bytes:
-        """The next piece of stdout; the shell's own stderr is ignored where it is told apart."""
+        """The next piece of stdout; the shell's own stderr is ignored where it is distinguished."""
         if not self._has_packets:
             return _read_some(self._stream, MIB, deadline)
         while True:

@@ -23,7 +23,7 @@ from workloads.phone_address import is_over_network
 from workloads.protocol.faults import ShellFailed
 from workloads.text import safe_text
 
-SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has a command of its own
+SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has its own command
 DEXOPT_PROPERTY = "pm.dexopt.disable_bg_dexopt"
 
 

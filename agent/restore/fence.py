@@ -72,7 +72,7 @@ def check_fence(phone: Phone, fence: int) -> None:
 
 @contextmanager
 def blame_lease_loss(phone: Phone, fence: int) -> Iterator[None]:
-    """Report any failure as LeaseLost if a newer lease holds the phone meanwhile."""
+    """Report any failure as LeaseLost if a newer lease holds the phone by now."""
     try:
         yield
     except FarmError:

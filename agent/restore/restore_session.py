@@ -18,7 +18,7 @@ class RestoreSession:
     """Nothing may be changed before it begins; after it has begun, it must be ended."""
 
     def __init__(self, phone: Phone, fence: int, state_dir: Path) -> None:
-        self.runner_alive = False  # a runner was started and nobody has seen it end
+        self.runner_alive = False  # a runner was started and its end was not seen
         self._phone = phone
         self._fence = fence
         self._state_dir = state_dir
@@ -69,7 +69,7 @@ class RestoreSession:
             try:
                 if self.runner_alive or journal.changes:
                     check_fence(self._phone, self._fence)  # guard: overtaken-lane-restores-nothing
-                if self.runner_alive:  # it runs on, whatever became of the link
+                if self.runner_alive:  # it continues to run, whatever happened to the link
                     kill_leftover_processes(self._phone)
                 journal.restore()
             except LeaseLost:

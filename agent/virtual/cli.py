@@ -42,7 +42,7 @@ def list_profiles() -> None:
     """List the phone models.
 
     The last column says what was measured: the phone itself (calibrated), only cores of its SoC
-    (extrapolated), or nothing (uncalibrated); and how wrong its numbers are, from the best to the
+    (extrapolated), or nothing (uncalibrated); and the error of its numbers, from the best to the
     worst condition that was tested. 'farm virtual predict' says it for one condition.
 
     \b

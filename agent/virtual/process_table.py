@@ -65,7 +65,7 @@ class ProcessTable:
         self._running: dict[int, Process] = {}
         self.on_change: Callable[[JournalEvent, Process], None] = _ignore_event
         self.cpusets: dict[str, int] = {"/": all_cores}
-        self.uclamp_max: dict[str, float] = {}  # uclamp.max by cgroup, in per cent
+        self.uclamp_max: dict[str, float] = {}  # uclamp.max by cgroup, in percent
         self.current_pid = 1  # the process that /proc/self refers to
 
     def boot(self, services: tuple[str, ...]) -> None:

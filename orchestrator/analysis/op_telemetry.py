@@ -317,7 +317,7 @@ def _methods(
 
 
 def _groups(timeline: StepTimeline, resolution_ns: float) -> list[int]:
-    """Number the groups of consecutive operations that are long enough to be told apart."""
+    """Number the groups of consecutive operations that are long enough to be distinguished."""
     groups: list[int] = []
     number, length = 0, 0.0
     for op, mean_ns in enumerate(timeline.mean_ns):

@@ -1,4 +1,4 @@
-"""Which phones can train a model of text for a token budget in a given time, and at what cost.
+"""Which phones can train a language model for a token budget in a given time, and at what cost.
 
 The forecast of a trial extends what its valid runs measured: the speed of the last minute, which a
 hot phone keeps, and the energy per token. Pure.

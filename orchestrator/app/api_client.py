@@ -91,7 +91,7 @@ class RemoteLab:
             return types.result.validate_json(answer)
         except ValidationError as error:
             raise ApiDown(
-                f"the answer of {self.url} cannot be read; use the version of Farmhand of the lab"
+                f"the response of {self.url} cannot be read; use the same version as the lab"
             ) from error
 
     def _exchange(self, name: str, content: Mapping[str, Any]) -> bytes:

@@ -34,7 +34,7 @@ class HostOffer:
     host: str
     url: str
     secret: str
-    authority: str  # empty: the lab has no authority of its own
+    authority: str  # empty: the lab has no own authority
     until_s: float
 
 
@@ -78,7 +78,7 @@ def list_host_accesses(lab: LabConnection) -> list[HostAccess]:
 
 def _offer(lab: LabConnection, host: str, minutes: float, renewed: bool) -> HostOffer:
     if lab.lab.host_name(host) != host or not 0 < minutes <= MINUTES_MAX:
-        raise InvalidRequest(f"an offer is for one host, and ends within {MINUTES_MAX:.0f} minutes")
+        raise InvalidRequest(f"an offer is for one host, and expires within {MINUTES_MAX:.0f} min")
     settings = lab.lab.settings
     if lab.lab.has_embedded_broker:
         raise InvalidState(
@@ -98,9 +98,9 @@ def authority_certificate(lab: Lab) -> bytes:
 
 
 def enrol_host(lab: LabConnection, secret: str, request: str) -> HostCredentials:
-    """Enrol the host that has this secret; the secret is spent."""
+    """Enrol the host that has this secret; the secret cannot be used again."""
     unusable = NotAuthenticated(
-        "the enrolment command was used before, or its time is over; "
+        "the enrolment command was already used or has expired; "
         "ask an admin for a new one: farm host rotate NAME"
     )
     host = enrolments.offered_host(lab.store, secret)

@@ -1,4 +1,4 @@
-"""What changed in a lab since somebody last asked: a distant screen is sent nothing twice.
+"""Changes of a lab since the last request: a remote screen receives each change once.
 
 The API keeps the last states of a lab as JSON, each with a version. A client names the version that
 it has and is sent the difference to the newest one, or all of it if its version is not kept.
@@ -140,8 +140,7 @@ class RemotePoller:
             view = self._view()
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ApiDown(
-                f"the answer of {self._lab.place} cannot be read; use the version of Farmhand of "
-                "the lab"
+                f"the response of {self._lab.place} cannot be read; use the same version as the lab"
             ) from error
         self._version = version
         return view

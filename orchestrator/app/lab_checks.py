@@ -80,7 +80,7 @@ def judge_versions(client: str, server: int | None) -> Iterator[CheckFinding]:
     """Find an adb that ends the running server, because their versions differ."""
     found = re.search(r"version 1\.0\.(\d+)", client)
     if found is not None and server is not None and int(found[1]) != server:
-        text = f"adb 1.0.{found[1]} and the running server 1.0.{server} end each other in turn"
+        text = f"adb 1.0.{found[1]} and the running server 1.0.{server} stop each other"
         yield CheckFinding("adb server", ERROR, text, "use one adb version, then: adb kill-server")
 
 

@@ -48,7 +48,7 @@ class LabPage:
             return self._poller.snapshot
 
     def _rest(self) -> None:
-        """Stop the poller when nobody reads."""
+        """Stop the poller when no client reads."""
         with self._lock:
             if self._poller is not None and time.monotonic() - self._read_at > IDLE_S:
                 self._poller.stop()

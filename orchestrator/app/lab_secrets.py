@@ -61,7 +61,7 @@ def create_secrets(root: Path, names: Sequence[str], renew: bool = False) -> Ite
             create_certificate(authority, f"lab {name}", alternatives).write(tls, name)
             yield file
         elif not is_kept:
-            raise InvalidRequest(f"{file} ends soon; name its servers with --name")
+            raise InvalidRequest(f"{file} expires soon; pass its server names with --name")
     yield from _passwords(root)
 
 

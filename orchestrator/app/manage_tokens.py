@@ -27,7 +27,7 @@ class NewToken:
 
 @dataclass(frozen=True)
 class NewLoginLink:
-    """A link to the page of the lab that works once."""
+    """A link to the web page of the lab that works once."""
 
     url: str
     expires_at: datetime
@@ -44,7 +44,7 @@ def add_token(lab: LabConnection, person: str, role: Role, days: float) -> NewTo
 
 @operation(Role.ADMIN)
 def add_login_link(lab: LabConnection, person: str) -> NewLoginLink:
-    """Create a link that opens the page of the lab once, for a person who only looks."""
+    """Create a link that opens the web page of the lab once, for read-only access."""
     expires_at = datetime.now(UTC) + timedelta(minutes=CODE_MINUTES)
     settings = lab.lab.settings.api
     local = is_loopback(settings.listen.rpartition(":")[0])
@@ -56,10 +56,10 @@ def add_login_link(lab: LabConnection, person: str) -> NewLoginLink:
 
 
 def begin_session(lab: LabConnection, code: str) -> NewToken:
-    """Exchange the code of a link for the token of a session; the code is spent."""
+    """Exchange the code of a link for the token of a session; the code cannot be used again."""
     spent = tokens.spend_code(lab.store, code)
     if spent is None:
-        raise NotAuthenticated("the link was used already or has ended; ask for a new one")
+        raise NotAuthenticated("the link was already used or has expired; ask for a new one")
     expires_at = datetime.now(UTC) + timedelta(days=SESSION_DAYS)
     actor = lab.for_user(spent.person).actor()
     return NewToken(*tokens.add_token(lab.store, spent.person, spent.role, expires_at, actor))

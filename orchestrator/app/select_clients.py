@@ -124,7 +124,7 @@ def simulate_selection(
     rankings = ranking_agreement(clients.clients)
     notes = _simulation_notes(outcomes, names, count, rankings) if plan.task else []
     source = "simulated phones" if clients.simulated else "measured phones"
-    training = "The training is real, its clock is not" if plan.task else "Nothing was trained"
+    training = "Training is real, its clock is simulated" if plan.task else "Nothing was trained"
     notes.append(f"{training}: times are those of {source}.")
     return SimulationResult(tuple(outcomes), rankings, tuple(notes))
 
@@ -160,9 +160,11 @@ def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
             )
     for term in rows[0].terms:
         if all(abs(row.terms[term].value - 1) < NEGLIGIBLE for row in rows):
-            notes.append(f"The term {term} is worth less than {NEGLIGIBLE:.0%} in every scenario.")
+            notes.append(
+                f"The term {term} changes the time by less than {NEGLIGIBLE:.0%} in every scenario."
+            )
     if simulated:
-        notes.append("All phones are simulated; the training is real, its clock is not.")
+        notes.append("All phones are simulated; the training is real, its clock is simulated.")
     return notes
 
 

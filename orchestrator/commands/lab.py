@@ -17,18 +17,18 @@ def lab() -> None:
     "--name",
     "names",
     multiple=True,
-    help="Name or address by which others reach the servers; repeat it for more.",
+    help="Name or address of the servers, as other computers use it; can be repeated.",
 )
 @click.option("--broker", default="", help="Name of the broker's host. Default: the first --name.")
 @click.option("--store", default="", help="Name of PostgreSQL's host. Default: SQLite.")
-@click.option("--renew", is_flag=True, help="Renew certificates that do not end soon, too.")
+@click.option("--renew", is_flag=True, help="Also renew certificates that do not expire soon.")
 @lab_option
 def init_lab(
     names: tuple[str, ...], broker: str, store: str, renew: bool, lab_folder: Path
 ) -> None:
     """Create the authority, certificates and passwords of a lab.
 
-    Nothing that exists is replaced, except certificates that end within 30 days, and with --name
+    Existing files are not replaced, except certificates that expire within 30 days, and with --name
     the server's. Without a lab.toml, one is written whose settings use them.
 
     \b
@@ -48,5 +48,5 @@ def init_lab(
     if names and not file.exists():
         values = secure_settings(names[0], broker or names[0], store)
         write_private(file, ("\n".join(commented_settings(values)) + "\n").encode())
-        click.echo(f"{file}: it uses them")
-    click.echo("Keep tls/ca.key secret: it can stand for every server.", err=True)
+        click.echo(f"{file}: settings that use these files")
+    click.echo("Keep tls/ca.key secret: it can be used to impersonate every server.", err=True)

@@ -19,10 +19,10 @@ from workloads.units import format_bytes
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing; exit with 5 if it is necessary.")
+@click.option("--check", is_flag=True, help="Change nothing; exit with 5 if a migration is due.")
 @lab_option
 def migrate(check: bool, lab_folder: Path) -> int:
-    """Bring the store to the schema of this version; 'farm up' does so by itself.
+    """Migrate the store to the schema of this version; 'farm up' does this automatically.
 
     Make a backup first. Only one migration runs at a time; others wait for it.
 
@@ -55,7 +55,7 @@ def migrate(check: bool, lab_folder: Path) -> int:
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @lab_option
 def backup(file: Path, lab_folder: Path) -> None:
-    """Write the whole store to FILE, as of one moment; the lab may be running.
+    """Write a consistent copy of the whole store to FILE; the lab may be running.
 
     The file does not depend on the database: a backup of SQLite can be restored into PostgreSQL.
 
@@ -70,10 +70,10 @@ def backup(file: Path, lab_folder: Path) -> None:
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--replace", is_flag=True, help="Remove everything that the store has.")
+@click.option("--replace", is_flag=True, help="Remove everything from the store first.")
 @lab_option
 def restore(file: Path, replace: bool, lab_folder: Path) -> None:
-    """Fill the store of a lab that is not running from the backup in FILE.
+    """Restore the store of a stopped lab from the backup in FILE.
 
     All checksums are verified first. The store must be empty, unless --replace is given. A backup
     of an older version is migrated; one of a newer version is refused.

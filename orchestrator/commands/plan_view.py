@@ -68,7 +68,7 @@ def _print_phones(plan: SweepPlan) -> None:
         what = f"{count_text(cells, 'cell')} skipped" if cells else "not matched"
         click.echo(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
     if not plan.estimates and not plan.skipped:
-        click.echo("  the lab does not know any phone yet")
+        click.echo("  no phone is known to the lab yet")
     disk = plan.disk
     if disk.bytes_at_most is not None and disk.per_run is not None:
         most, per_run = format_bytes(round(disk.bytes_at_most)), format_bytes(round(disk.per_run))

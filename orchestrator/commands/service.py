@@ -59,7 +59,7 @@ def ingest(lab_folder: Path) -> None:
 @service.command()
 @lab_option
 def api(lab_folder: Path) -> None:
-    """Serve the lab over HTTP to people with a token.
+    """Serve the lab over HTTP to users with a token.
 
     'farm up' runs it, too. Settings are in [api] of lab.toml.
 

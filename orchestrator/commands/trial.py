@@ -77,8 +77,8 @@ def list_all(
 def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
     """Show one TRIAL: its runs, results, verdicts and faults.
 
-    Runs that do not count, and the newest run, are drawn over their time: step time, clock, heat
-    and load; ^ marks the moment of a reason.
+    Step time, clock, temperature and load of the newest run, and of runs that do not count, are
+    plotted over time; ^ marks the time of a reason.
 
     Example: farm trial show tr-7e318dc5
     """

@@ -65,13 +65,14 @@ def conditions(
         )
     for serial, phone in view.phones.items():
         if phone.health == Health.QUARANTINED:
-            found[NoticeKind.PHONE_ILL, serial] = (
+            found[NoticeKind.PHONE_QUARANTINED, serial] = (
                 f"phone {serial} of {phone.host} is quarantined: {phone.reason}"
             )
         elif serial in away and phone.host not in hosts:
             minutes = view.phones_away_s[serial] / 60
             found[NoticeKind.PHONE_AWAY, serial] = (
-                f"phone {serial} of {phone.host} is away for {minutes:.0f} min; check its cable"
+                f"phone {serial} of {phone.host} has been disconnected for {minutes:.0f} min; "
+                "check its cable"
             )
     for place, free in view.disk_free_bytes.items():
         if free < disk_free_min_bytes:
@@ -100,7 +101,8 @@ def _sweep_conditions(view: NoticeInputs, away: Collection[str]) -> Iterator[tup
             text = f"{title}: {runs} blocked; see 'farm sweep show {sweep_id}'"
             yield (NoticeKind.SWEEP_BLOCKED, sweep_id), text
         elif sweep.phones and out == sweep.phones:
-            text = f"{title}: none of its {count_text(len(out), 'phone')} with queued runs can work"
+            phones = count_text(len(out), "phone")
+            text = f"{title}: none of its {phones} with queued runs is available"
             yield (NoticeKind.SWEEP_BLOCKED, sweep_id), text
 
 

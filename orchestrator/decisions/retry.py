@@ -2,7 +2,7 @@
 
 Blame decides. An invalid request, a runner that fails, and work that is not what its name says are
 findings and are never repeated. A fault of the phone is retried at once, an unmet condition at the
-end of the queue, both a bounded number of times. A fault of the farm itself never counts against a
+end of the queue, both a bounded number of times. A fault of the lab itself never counts against a
 run.
 """
 

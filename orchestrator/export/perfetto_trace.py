@@ -1,7 +1,7 @@
 """A run on one timeline, in the trace event format that Perfetto and chrome://tracing open.
 
 Traced operations and windows of steps are slices; clocks, temperatures, power and load are
-counters. The mean step has a track of its own, at the start of the trace: its operations carry the
+counters. The mean step has its own track, at the start of the trace: its operations carry the
 power, load and clocks that were attributed to them. Times are microseconds of the phone's own
 clock since the first event.
 """

@@ -152,7 +152,7 @@ def _value_or_text(value: object) -> tuple[float | None, str]:
 
 
 def ops_table(seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS) -> Table:
-    """One row per run and operation, joined with the sensors that were sampled meanwhile.
+    """One row per run and operation, joined with the sensors that were sampled at that time.
 
     Times come from the traced steps of a run. Power, load, clocks and memory come from the sampler
     and are empty where the phone does not report them; `readings` and `method` say how well the

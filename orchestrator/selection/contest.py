@@ -1,7 +1,7 @@
 """A contest of the policies: fixed scenarios and seeds, paired, with the worst scenario first.
 
 The scenarios and the held-out seeds were fixed before our policy was tuned on other seeds. Every
-policy is compared with random, which asks 1.3 times the wanted phones and ends a round when enough
+policy is compared with random, which selects 1.3 times as many phones and ends a round when enough
 updates have arrived. Our policy also runs without each of its terms.
 """
 
@@ -52,7 +52,7 @@ SCENARIOS = (
     Scenario("equal-steps", "every phone trains equally long", SimulationPlan(equal_steps=True)),
     Scenario(
         "over-selection",
-        "every policy asks 1.3 times the wanted phones",
+        "every policy selects 1.3 times as many phones as needed",
         SimulationPlan(over_selection=1.3),
     ),
     Scenario(

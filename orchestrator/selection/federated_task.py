@@ -1,4 +1,4 @@
-"""Small but real federated trainings: label-skewed data, local epochs, averaged weights.
+"""Small but real federated training tasks: label-skewed data, local epochs, averaged weights.
 
 Two tasks: softmax regression on overlapping clusters, and a perceptron on drawn digits. Every
 client has few labels, as people's phones do, so the accuracy of a server that always chooses the

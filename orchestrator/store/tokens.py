@@ -62,7 +62,7 @@ def add_token(
 
 
 def spend_code(db: Database, secret: str) -> TokenRecord | None:
-    """Revoke a valid code and return it; None if it is unknown, ended or spent already."""
+    """Revoke a valid code and return it; None if it is unknown, expired or used."""
     now = datetime.now(UTC)
     same = (token.c.digest == digest_of_bytes(secret.encode(errors="replace")), token.c.once)
     valid = (token.c.revoked.is_(False), token.c.expires_at > now)

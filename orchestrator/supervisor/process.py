@@ -88,7 +88,7 @@ class ServiceProcess:
 
     @property
     def failed(self) -> bool:
-        """Whether the process ended with an error of its own, not by a signal."""
+        """Whether the process ended with its own error, not by a signal."""
         code = self._process.poll() if self._process else None
         return code is not None and code > 0
 

@@ -25,7 +25,7 @@
                                  sample_hz (up to 200; limited to 6000 readings per run),
                                  trace_steps (steps with a time for every operation),
                                  resume (30s: a killed run continues from a checkpoint of that age),
-                                 token_budget, target_loss (where the loss of a model of text is
+                                 token_budget, target_loss (where the loss of a language model is
                                  read; they do not change how long a run takes)
     defaults: {batch_size: 32}   used where neither a cell nor `conditions` sets a value
     repeat: 3                    runs per cell and phone, or until the median is precise:

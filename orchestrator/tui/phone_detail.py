@@ -190,13 +190,13 @@ def commission_text(facts: PhoneFacts) -> str:
         source = facts.provenance.time if facts.provenance else None
         if source is not None and source.source is Source.PHONE:
             return f"not commissioned: run 'farm phone commission {facts.serial}'"
-        return "not commissioned; its canaries learn on first use"
+        return "not commissioned; its references are measured on first use"
     canaries = ", ".join(
         f"{canary.kind} from {canary.detectable:.1%} in {canary.seconds:g} s"
         for canary in facts.commission.canaries
     )
     quick = " (quick)" if facts.commission.quick else ""
-    return f"commissioned on {facts.commission.on}{quick}; canaries show changes: {canaries}"
+    return f"commissioned on {facts.commission.on}{quick}; canaries detect changes: {canaries}"
 
 
 def battery_text(battery: BatteryCondition) -> str:

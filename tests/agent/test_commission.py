@@ -36,7 +36,7 @@ def test_a_phone_is_commissioned_quickly_and_again(lane_harness: LaneHarness) ->
     assert phone.memory.gauge is not None
     saved = load_phone_memory(context.state_dir, phone.facts.serial)
     assert (saved.commission, len(saved.canaries)) == (commission, 2)
-    assert "canaries show changes: arithmetic from" in commission_text(phone.facts)
+    assert "canaries detect changes: arithmetic from" in commission_text(phone.facts)
     # A disturbed series changes nothing of it.
     lane_harness.inject("hidden_limit", at="run@10%", share=0.7)
     succeeded, text = commission_phone(phone, context, quick=True)

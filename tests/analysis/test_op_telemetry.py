@@ -85,7 +85,7 @@ class SimulatedSteps:
 
 
 def errors(rows: tuple[OpRow, ...], expected: np.ndarray) -> list[float]:
-    """Return the relative errors of operations above 2 % of the step that were told apart."""
+    """Return the relative errors of operations above 2 % of the step that were distinguished."""
     return [
         abs((row.power_w or 0.0) - watts) / watts
         for row, watts in zip(rows, expected, strict=True)

@@ -100,7 +100,7 @@ def leased_job(store: Database, scheduler: Scheduler, host: SimulatedHost) -> Jo
 def test_a_finished_run_is_not_thrown_away_after_a_cut(
     store: Database, scheduler: Scheduler, host: SimulatedHost
 ) -> None:
-    """The heartbeat is back before the spool is sent, and the lease has expired meanwhile."""
+    """The heartbeat is back before the spool is sent, and the lease has expired by then."""
     job = leased_job(store, scheduler, host)
     time.sleep(1.5 * LEASE_S)
     host.publish(phones=())

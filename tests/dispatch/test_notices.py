@@ -108,7 +108,7 @@ def test_every_condition_is_found_and_a_host_stands_for_its_phones() -> None:
         disk_free_bytes={"/lab": 1e9},
     )
     assert conditions(view, 300, 2e9).keys() == {
-        (NoticeKind.PHONE_ILL, "ill"),
+        (NoticeKind.PHONE_QUARANTINED, "ill"),
         (NoticeKind.PHONE_AWAY, "lost"),
         (NoticeKind.HOST_AWAY, "host-b"),
         (NoticeKind.BUDGET_SPENT, "spent"),

@@ -32,7 +32,7 @@ def test_an_external_program_is_added_run_and_measured(farm: Farm, tmp_path: Pat
     runs = measured_runs(farm.db, submission["sweep"])
     assert submission["new_runs"] == len(runs) > 0
     assert {run.case.label for run in runs} == {"llama-bench-replayed tokens=32"}
-    # The program only sleeps; a run is suspect if a CPU zone does not change meanwhile.
+    # The program only sleeps; a run is suspect if a CPU zone does not change during the run.
     assert not [run for run in runs if run.verdict.validity.value == "void"]
     assert {run.metrics["step_ms"].value for run in runs} == {499.5}
     shown = json.loads(farm.command("sweep", "show", submission["sweep"], "--json").stdout)

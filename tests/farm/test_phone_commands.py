@@ -33,13 +33,13 @@ def test_a_phone_is_controlled_over_the_queue(farm: Farm) -> None:
 
 def test_a_phone_is_commissioned_over_the_queue(farm: Farm) -> None:
     serial = next(phone for phone in farm.idle_phones() if phone.startswith("VM16T"))
-    assert "canaries learn on first use" in commission_text(farm.phone(serial).facts)
+    assert "references are measured on first use" in commission_text(farm.phone(serial).facts)
     done = farm.command("phone", "commission", serial, "--quick")
-    assert (done.returncode, "canaries show changes from" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "detect changes from" in done.stdout) == (0, True), done.stderr
     assert f"{serial}: run" in done.stderr or f"{serial}: canary_before" in done.stderr
     wait_for(lambda: farm.phone(serial).facts.commission is not None, "the host announces it")
     shown = commission_text(farm.phone(serial).facts)
-    assert "(quick); canaries show changes: arithmetic from" in shown
+    assert "(quick); canaries detect changes: arithmetic from" in shown
     assert "commission" in {entry.action for entry in list_audit(farm.connection, serial)}
 
 

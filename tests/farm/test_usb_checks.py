@@ -1,4 +1,4 @@
-"""`farm doctor` on a host: what keeps a phone on USB from being used, told apart."""
+"""`farm doctor` on a host: what keeps a phone on USB from being used, distinguished."""
 
 import os
 import socket

@@ -1,7 +1,7 @@
 """The root folder of a witness: AOSP's adbd, mksh and toybox from Debian 13's packages.
 
-The packages are unpacked into a folder of their own; the packages of this computer stay as they
-are. Root is needed, because the parts run in namespaces with mounts of their own.
+The packages are unpacked into a separate folder; the packages of this computer stay as they
+are. Root is needed, because the parts run in namespaces with their own mounts.
 """
 
 import os

@@ -185,7 +185,7 @@ class LSTM(Layer):
 class AttentionHeads(Layer):
     """Multi-head self-attention over queries, keys and values side by side.
 
-    The projections before and after it are layers of their own, so that each can be frozen or
+    The projections before and after it are separate layers, so that each can be frozen or
     adapted by itself.
     """
 

@@ -1,4 +1,4 @@
-"""Models of text: a character LSTM, a character LSTM with convolutions, BERT, seq2seq."""
+"""Language models: a character LSTM, a character LSTM with convolutions, BERT, seq2seq."""
 
 from functools import cache
 

@@ -94,7 +94,7 @@ class Condition(WireModel):
         default=None,
         ge=1,
         le=10**12,
-        description="tokens after which the loss of a model of text is read",
+        description="tokens after which the loss of a language model is read",
     )
     target_loss: float | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""Failures, sorted by blame: the blame decides whether a run is repeated, not the code that raises.
+"""Failures, classified by blame: the blame decides whether a run is repeated.
 
 FarmError
 ├─ InvalidRequest  REQUEST    the request is wrong               never repeated
@@ -236,13 +236,13 @@ class FarmTrouble(FarmError):
 
 
 class LeaseLost(FarmTrouble):
-    """the phone was leased again in the meantime; this attempt is abandoned"""
+    """the phone was leased to another attempt; this attempt is abandoned"""
 
     kind = FaultKind.LEASE_LOST
 
 
 class PhoneAway(FarmTrouble):
-    """the phone is not connected to this host at the moment; the run is dispatched again"""
+    """the phone is not connected to this host; the run is dispatched again"""
 
     kind = FaultKind.PHONE_AWAY
 

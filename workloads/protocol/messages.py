@@ -76,7 +76,7 @@ def host_queue(host: str) -> str:
 
 
 def results_queue(host: str) -> str:
-    """Return the queue of a host's parcels; nobody else may write to it."""
+    """Return the queue of a host's parcels; no other host may write to it."""
     return f"{RESULTS_QUEUES}{host}"
 
 

@@ -145,7 +145,7 @@ METRICS: dict[str, MetricKind] = {
     ),
     "tokens_per_s": _time(
         "1/s",
-        "tokens that a model of text predicts per second over the whole run",
+        "tokens that a language model predicts per second over the whole run",
         "tokens per step * N / sum of t",
         higher_is_better=True,
     ),
@@ -161,7 +161,7 @@ METRICS: dict[str, MetricKind] = {
     ),
     "tokens_trained": _time(
         "",
-        "tokens that a model of text predicted since the first timed step, of all attempts",
+        "tokens that a language model predicted since the first timed step, of all attempts",
         "tokens per step * last step",
         higher_is_better=True,
     ),

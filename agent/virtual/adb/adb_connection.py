@@ -1,6 +1,6 @@
 """One ADB connection: handshake, authentication, and the streams that the host opens.
 
-Whatever the host sends, only its own connection can suffer.
+Whatever the host sends, only its own connection is affected.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class AdbConnection:
             self._serve_task.cancel()
 
     def abort(self) -> None:
-        """Close at once without a goodbye, as when a cable is pulled."""
+        """Close at once without a CLSE packet, as when a cable is pulled."""
         self._writer.transport.abort()
 
     @property

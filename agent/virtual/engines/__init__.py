@@ -35,7 +35,7 @@ class EngineModel(BaseModel):
     sync_kcycles: float  # time that the other threads wait and spin per shared operation
     serial_share: float  # share of the arithmetic that only the first thread does
     split: Literal["static", "dynamic"]  # static: equal parts, so that the slowest core decides
-    pins_threads: bool = False  # each thread stays on a core of its own
+    pins_threads: bool = False  # each thread stays on its own core
     oversubscribed_speed: float  # share of speed left with more threads than cores
     allocates_upfront: bool = False  # memory: before the first step instead of on demand
     memory_base_mb: float = 0.0  # of the process without a model
@@ -61,7 +61,7 @@ def engine_path(engine_id: str) -> Path:
 
 @cache
 def engine_for(workload: str) -> EngineModel:
-    """Return the engine that runs a workload; the farm's own if no other lists it."""
+    """Return the engine that runs a workload; Farmhand's own if no other lists it."""
     for path in sorted(_FOLDER.glob("*.toml")):
         engine = load_engine(path.stem)
         for name in engine.workloads:

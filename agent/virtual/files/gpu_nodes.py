@@ -25,7 +25,7 @@ def add_gpu_nodes(tree: FileTree, soc: Soc) -> None:
     folder = f"/sys/class/devfreq/{_DEVFREQ.get(gpu.profile.driver, 'kgsl-3d0')}"
     for leaf, node in _devfreq_nodes(soc, gpu).items():
         tree.add_node(f"{folder}/{leaf}", node)
-    if gpu.profile.driver == "nvgpu":  # in tenths of a per cent
+    if gpu.profile.driver == "nvgpu":  # in tenths of a percent
         load_node = live_number_node(lambda: round(1000 * gpu.busy))
         tree.add_node(f"{folder}/device/load", load_node)
     if gpu.profile.driver == "mali":

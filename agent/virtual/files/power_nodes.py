@@ -32,7 +32,7 @@ class BatteryGauge:
             self._soc.update()
             self._sampled_at = now
             volts = round(battery.volts() * 1000) * 1000
-            # The shunt has a few milliohms: the last per cent of the current is noise.
+            # The shunt has a few milliohms: the last percent of the current is noise.
             noise = crc32(f"{now:.3f}".encode()) % 2001 / 1000 - 1
             current = round(battery.gauge_current() * (1 + 0.01 * noise))
             self._sample = (current, volts, round(battery.charge_uah))

@@ -21,7 +21,7 @@ FEEDS = ("copied", "mapped", "resident", "preloaded")
 # Where between the naive (0) and the tiled, vectorised product (1) a kernel lies, on a logarithmic
 # scale. Both ends are measured (Cambridge, arXiv 2202.10100: 10 and 40 GFLOP/s on an Adreno 630).
 # derived: tiles and vectors are two techniques that together gain this factor; nothing is known
-# about the share of each, so that each gets half. A Mali has no local memory of its own (clinfo:
+# about the share of each, so that each gets half. A Mali has no separate local memory (clinfo:
 # type Global), so tiles gain little there. `packed` and `tuned` are not in the study: they
 # multiply like its best kernel.
 _GAIN = {

@@ -18,7 +18,7 @@ _TUNED_VARIANTS = (
     *("naive", "vector", "tiled", "tiled_vector", "direct", "dots", "packed", "image", "half"),
 )
 _BUFFERS = ("parameter", "gradient", "state", "activation", "input")
-_TRANSPOSITIONS = 3  # of a product, in training; each is a program of its own
+_TRANSPOSITIONS = 3  # of a product, in training; each is a separate program
 
 
 @dataclass(frozen=True, slots=True)

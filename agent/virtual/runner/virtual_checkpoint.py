@@ -12,7 +12,7 @@ _MAGIC = "farmhand-checkpoint-virtual"
 
 @dataclass(slots=True)
 class VirtualCheckpoint:
-    """A file that is written while a run goes on, and read when one begins."""
+    """A file that is written during a run, and read when one begins."""
 
     phone: VirtualPhone
     process: Process

@@ -52,7 +52,7 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     feed: str,
     as_json: bool,
 ) -> None:
-    """Predict what PHONE would measure.
+    """Predict the results of a workload on PHONE.
 
     The prediction comes from the physical model; nothing is run.
 
@@ -153,8 +153,8 @@ def calibrate_command(
 ) -> None:
     """Fit phones to measurements.
 
-    Prints the error of the fit, and its error on rows that were left out. With --sweep, prints how
-    wrong the twin was before and after.
+    Prints the error of the fit, and its error on rows that were left out. With --sweep, prints
+    the error of the twin before and after.
 
     \b
     Examples:
@@ -218,14 +218,14 @@ def _calibrate_to_sweep(
 @click.option(
     "--power-profile",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Show beside it what a power_profile.xml believes.",
+    help="Also show the power according to this power_profile.xml.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def curve_command(soc: str, power_profile: Path | None, as_json: bool) -> None:
     """Show the power of one core at every clock step of a SOC.
 
-    Steps without a measurement are predicted from their cluster, SoC and family. The interval holds
-    95 % of such steps. FILE is a SoC table of your own.
+    Steps without a measurement are predicted from their cluster, SoC and family. The interval has
+    95 % of such steps. FILE is your own SoC table.
 
     \b
     Examples:
@@ -235,52 +235,52 @@ def curve_command(soc: str, power_profile: Path | None, as_json: bool) -> None:
     from agent.virtual.profiles import load_profile, profile_ids
     from agent.virtual.socs import load_soc
     from agent.virtual.twin.curve_error import predict_curve
-    from agent.virtual.twin.power_profile import believed_mw, profile_errors, read_power_profile
+    from agent.virtual.twin.power_profile import profile_errors, profile_mw, read_power_profile
 
     try:
         table = load_soc(load_profile(soc).soc_table if soc in profile_ids() else soc)
-        believed = read_power_profile(power_profile) if power_profile else ()
+        profile = read_power_profile(power_profile) if power_profile else ()
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     points = predict_curve(table)
-    by_role = dict(zip((str(part.role) for part in table.cluster), believed, strict=False))
-    errors = profile_errors(table, believed)
-    beliefs = [
-        round(believed_mw(by_role[point.role], point.khz), 1) if point.role in by_role else None
+    by_role = dict(zip((str(part.role) for part in table.cluster), profile, strict=False))
+    errors = profile_errors(table, profile)
+    profile_values = [
+        round(profile_mw(by_role[point.role], point.khz), 1) if point.role in by_role else None
         for point in points
     ]
     if as_json:
         steps = [
-            asdict(point) | {"believed_mw": belief}
-            for point, belief in zip(points, beliefs, strict=True)
+            asdict(point) | {"profile_mw": value}
+            for point, value in zip(points, profile_values, strict=True)
         ]
         answer = {"soc": table.id, "sources": table.sources, "steps": steps}
         click.echo(json.dumps(answer | {"power_profile_error": errors}))
         return
     click.echo(f"{table.name}, process {table.process_nm} nm")
-    _print_curve(points, beliefs)
+    _print_curve(points, profile_values)
     for part in table.cluster:
         click.echo(f"{part.role}: power {part.grade}")
     for role, share in errors.items():
         click.echo(f"{role}: the power profile is {share:.0%} off the measured rows (median)")
 
 
-def _print_curve(points: "list[CurvePoint]", beliefs: list[float | None]) -> None:
+def _print_curve(points: "list[CurvePoint]", profile_values: list[float | None]) -> None:
     heading = f"{'role':<7} {'kHz':>8} {'CoreMark/s':>10} {'mW':>7} {'95 %':>15} {'measured':>9}"
-    click.echo(heading + "  believed mW" * any(belief is not None for belief in beliefs))
-    for point, belief in zip(points, beliefs, strict=True):
+    click.echo(heading + "  profile mW" * any(value is not None for value in profile_values))
+    for point, value in zip(points, profile_values, strict=True):
         interval = f"{point.low_mw:.0f} to {point.high_mw:.0f}"
         measured = "" if point.measured_mw is None else f"{point.measured_mw:.1f}"
         click.echo(
             f"{point.role:<7} {point.khz:>8} {point.coremark_per_s:>10.0f} "
             f"{point.milliwatts:>7.1f} {interval:>15} {measured:>9}"
-            + ("" if belief is None else f"  {belief:>11.1f}")
+            + ("" if value is None else f"  {value:>10.1f}")
         )
 
 
 @click.command(name="build")
 @click.argument("soc", metavar="SOC|FILE")
-@click.option("--body", default="", help="Phone that lends body and layout. Default: same SoC.")
+@click.option("--body", default="", help="Phone whose body and layout are used. Default: same SoC.")
 @click.option("--name", required=True, help="Name of the phone.")
 @click.option(
     "--thermal",

@@ -1,4 +1,4 @@
-"""Reads power_profile.xml: the currents that Android's battery statistics believe.
+"""Reads power_profile.xml: the currents that Android's battery statistics assume.
 
 It is the lowest grade of power: makers measure it on prototypes, per cluster and clock step. Its
 voltage is not in the file; the statistics multiply by the battery's, here by its nominal value.
@@ -21,14 +21,14 @@ class InvalidPowerProfile(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class BelievedCluster:
+class ProfileCluster:
     """Power of one busy core of a cluster by clock step."""
 
     cores: int
     milliwatts: dict[int, float]  # by kHz
 
 
-def read_power_profile(path: Path) -> tuple[BelievedCluster, ...]:
+def read_power_profile(path: Path) -> tuple[ProfileCluster, ...]:
     """Read the clusters; everything else in the file is ignored."""
     try:
         text = path.read_bytes()[:_SIZE_MAX].decode("utf-8")
@@ -48,12 +48,12 @@ def read_power_profile(path: Path) -> tuple[BelievedCluster, ...]:
         raise InvalidPowerProfile(f"{path.name} is not a power profile: {error}") from None
 
 
-def profile_errors(soc: SocTable, believed: tuple[BelievedCluster, ...]) -> dict[str, float]:
+def profile_errors(soc: SocTable, profile: tuple[ProfileCluster, ...]) -> dict[str, float]:
     """Return the median error of the profile by role, where the SoC was measured."""
     errors: dict[str, float] = {}
-    for part, cluster in zip(soc.cluster, believed, strict=False):
+    for part, cluster in zip(soc.cluster, profile, strict=False):
         ratios = [
-            abs(believed_mw(cluster, khz) / milliwatts - 1.0)
+            abs(profile_mw(cluster, khz) / milliwatts - 1.0)
             for khz, _, milliwatts in part.rows
             if min(cluster.milliwatts) <= khz <= max(cluster.milliwatts)
         ]
@@ -62,8 +62,8 @@ def profile_errors(soc: SocTable, believed: tuple[BelievedCluster, ...]) -> dict
     return errors
 
 
-def believed_mw(cluster: BelievedCluster, khz: float) -> float:
-    """Return the believed power at a clock, between the steps of the profile by straight lines."""
+def profile_mw(cluster: ProfileCluster, khz: float) -> float:
+    """Return the power at a clock, interpolated linearly between the steps of the profile."""
     steps = sorted(cluster.milliwatts.items())
     for (low, low_mw), (high, high_mw) in itertools.pairwise(steps):
         if khz <= high:
@@ -73,12 +73,12 @@ def believed_mw(cluster: BelievedCluster, khz: float) -> float:
 
 def _cluster(
     index: int, cores: int, items: dict[str | None, float], arrays: dict[str | None, list[float]]
-) -> BelievedCluster:
+) -> ProfileCluster:
     speeds = arrays[f"cpu.core_speeds.cluster{index}"]
     currents = arrays[f"cpu.core_power.cluster{index}"]
     # cpu.active is left out: it is drawn by an idle phone too, and curves are above idle.
     shared_ma = items.get(f"cpu.cluster_power.cluster{index}", 0.0)
-    return BelievedCluster(
+    return ProfileCluster(
         cores,
         {
             int(khz): (current + shared_ma) * NOMINAL_V

@@ -201,7 +201,7 @@ class _FigureLinks:
         return stem if self._names[stem] == 1 else f"{stem}-{self._names[stem]}"
 
     def svg(self, drawing: Drawing) -> str:
-        """Return an image as a file of its own, with its style inside."""
+        """Return an image as a separate file, with its style inside."""
         fonts = 'font-family="Helvetica, Arial, sans-serif" font-size="11"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {fonts}'
         body = str(drawing.svg).removeprefix("<svg")

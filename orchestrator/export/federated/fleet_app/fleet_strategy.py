@@ -12,7 +12,7 @@ and in the client app, so that the server knows the client of every node:
 
 A round asks more nodes than it needs, and ends when enough updates have arrived or at its deadline,
 both on the virtual clock `clock_s`. Nodes that would be late are not trained at all; their phones
-still spend time and energy. `rounds` lists seconds, joules, heat and charge of every asked phone.
+still spend time and energy. `rounds` lists seconds, joules, heat and charge of each selected phone.
 """
 
 import json

@@ -14,7 +14,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train, and write the virtual clock and the figures of every asked phone."""
+    """Train, and write the virtual clock and the figures of every selected phone."""
     config = context.run_config
     fleet = Path(str(config["fleet"]))
     strategy = FleetStrategy(
