@@ -15,14 +15,14 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
 )
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.enrol_hosts import HostOffer
 
 minutes_option = value_option(
     "--minutes",
-    type=click.FloatRange(0, 10080, min_open=True),
+    type=FiniteRange(0, 10080, min_open=True),
     default=60.0,
     help="Minutes within which the host has to join.",
 )
@@ -30,7 +30,7 @@ minutes_option = value_option(
 
 @click.group()
 def host() -> None:
-    """Add hosts to the lab, renew and end their access."""
+    """Add hosts to the lab; renew and revoke their access."""
 
 
 @host.command()
@@ -39,10 +39,10 @@ def host() -> None:
 @lab_option
 @json_option
 def add(name: str, minutes: float, lab_folder: Path, as_json: bool) -> None:
-    """Print a command with which a host joins the lab, once.
+    """Print a one-time command with which a host joins the lab.
 
-    Run the printed command on the host NAME. The host gets its own user of the broker, a
-    certificate and a queue of results.
+    Run the printed command on the host NAME. The host gets its own broker user, a
+    certificate and a results queue.
 
     Example: farm host add host-a
     """
@@ -83,7 +83,7 @@ def _print_offer(offer: "HostOffer", as_json: bool) -> None:
 @click.argument("name")
 @change_options
 def revoke(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """End the access of the host NAME at once; it gets no more runs.
+    """Revoke the access of the host NAME; it gets no more runs.
 
     Example: farm host revoke host-a
     """

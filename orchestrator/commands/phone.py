@@ -22,6 +22,7 @@ from orchestrator.commands.common import (
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES, NOTHING
 from orchestrator.decisions.health import Health
+from workloads.cli_options import FiniteRange
 from workloads.text import safe_text
 from workloads.units import parse_duration
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
 
 COMMISSION_POLL_S = 0.5
-COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it is busy meanwhile
+COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it shows as busy
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
 _REASON = click.option("--why", "reason", required=True, help="Reason, shown to other users.")
@@ -50,7 +51,7 @@ def phone() -> None:
 def list_phones(selector: str, lab_folder: Path, as_json: bool) -> int:
     """List all known phones and their current state.
 
-    Phones that a host sees and cannot use follow, with what to do.
+    Phones that are connected but cannot be used are listed at the end, with a remedy.
 
     \b
     Examples:
@@ -101,8 +102,8 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 def check(serial: str, lab_folder: Path, as_json: bool) -> int:
     """Test a PHONE now.
 
-    It has to answer, give temperatures and accept files. A suspect phone gets runs again if the
-    check passes; a phone that fails it is quarantined. A busy phone is not checked.
+    The phone must answer, report temperatures and accept files. A suspect phone gets runs again if
+    the check passes; a phone that fails it is quarantined. A busy phone is not checked.
 
     Example: farm phone check VM16T
     """
@@ -113,14 +114,13 @@ def check(serial: str, lab_folder: Path, as_json: bool) -> int:
 
 @phone.command()
 @_PHONE
-@click.option("--quick", is_flag=True, help="Learn only canaries and gauge; do not let it cool.")
+@click.option("--quick", is_flag=True, help="Measure only canaries and gauge; skip the cooling.")
 @lab_option
 def commission(serial: str, quick: bool, lab_folder: Path) -> int:
-    """Learn a PHONE's speed, cooling, fuel gauge and idle power.
-
-    Later runs are compared with this: the runs of a physical phone that was never commissioned are
-    suspect. The phone gets no runs meanwhile. Commission it again after a change that stays, such
-    as an update.
+    """Measure a PHONE's speed, cooling, fuel gauge and idle power.
+    Later runs are compared with these values; the runs of a physical phone that was never
+    commissioned are suspect. The phone gets no runs until the command has finished. Repeat it after
+    a permanent change, such as a system update.
 
     \b
     Examples:
@@ -220,7 +220,7 @@ def restore(serial: str, lab_folder: Path, as_json: bool) -> int:
 @_REASON
 @change_options
 def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
-    """Give a PHONE no more runs; a running one finishes.
+    """Send a PHONE no more runs; a run in progress finishes.
 
     Example: farm phone quarantine VM16T --why "swollen battery"
     """
@@ -236,7 +236,7 @@ def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> Non
 def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
     """Take a PHONE out of the lab permanently; its results are kept.
 
-    Its waiting runs are skipped, and new sweeps do not use it.
+    Its queued runs are skipped, and new sweeps do not use it.
 
     Example: farm phone retire VM16T --why "the battery is worn out"
     """
@@ -266,7 +266,7 @@ def forget(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 @_PHONE
 @change_options
 def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
-    """Let a suspect, quarantined or retired PHONE work again.
+    """Return a suspect, quarantined or retired PHONE to service.
 
     Example: farm phone release VM16T
     """
@@ -296,7 +296,7 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
 @click.option("--for", "given", default="", help="Person, or how long: alice, 2h. Default: you.")
 @click.option(
     "--hours",
-    type=click.FloatRange(0, 24 * 365),
+    type=FiniteRange(0, 24 * 365),
     default=0.0,
     help="Length of the reservation in hours. Default: until it is unreserved.",
 )

@@ -16,12 +16,12 @@ from orchestrator.commands.common import (
     print_list,
 )
 from orchestrator.commands.exit_codes import NOTHING
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 
 
 @click.group()
 def token() -> None:
-    """Add, list and revoke tokens of the API, and links to its page."""
+    """Add, list and revoke API tokens, and links to the web page."""
 
 
 @token.command()
@@ -30,13 +30,13 @@ def token() -> None:
     "--role",
     type=click.Choice(["viewer", "operator", "admin"]),
     default="viewer",
-    help="Viewers look; operators also submit and control; admins also change the store.",
+    help="Viewers can only read; operators also control the lab; admins also change the store.",
 )
 @value_option(
     "--days",
-    type=click.FloatRange(0, 3650, min_open=True),
+    type=FiniteRange(0, 3650, min_open=True),
     default=90.0,
-    help="Days until the token ends.",
+    help="Days until the token expires.",
 )
 @lab_option
 @json_option
@@ -64,10 +64,10 @@ def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) ->
 @lab_option
 @json_option
 def link(person: str, lab_folder: Path, as_json: bool) -> None:
-    """Print a link to the page of the lab for a PERSON.
+    """Print a link to the web page of the lab for a PERSON.
 
-    The link works once: the browser that opens it first stays logged in for 30 days and can only
-    look. 'farm token list' shows the session, 'farm token revoke' ends it.
+    The link works once: the browser that opens it first stays logged in for 30 days, with
+    read-only access. 'farm token list' shows the session, 'farm token revoke' ends it.
 
     Example: farm token link anna
     """
@@ -104,7 +104,7 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         )
         for item in tokens
     ]
-    headings = ("TOKEN", "PERSON", "ROLE", "ENDS (UTC)", "STATE")
+    headings = ("TOKEN", "PERSON", "ROLE", "EXPIRES (UTC)", "STATE")
     return print_list(headings, rows, "no token yet; add one with: farm token add NAME")
 
 
@@ -112,7 +112,7 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
 @click.argument("token_id", metavar="TOKEN")
 @change_options
 def revoke(token_id: str, dry_run: bool, lab_folder: Path) -> None:
-    """End a TOKEN at once; name it as 'farm token list' does.
+    """Revoke a TOKEN at once; 'farm token list' prints its id.
 
     Example: farm token revoke tk-1a2b3c4d
     """

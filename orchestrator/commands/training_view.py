@@ -1,4 +1,4 @@
-"""`farm sweep feasible`: which phones can train a model of text in time, for how many joules."""
+"""`farm sweep feasible`: which phones can train a language model in time, with how much energy."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -8,6 +8,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
 from orchestrator.commands.completion import complete_sweep
+from workloads.cli_options import FiniteRange
 from workloads.text import safe_text
 from workloads.units import count_text
 
@@ -22,8 +23,8 @@ _ANSWERS = {
     "yes": "yes",
     "too_slow": "no: too slow",
     "too_large": "no: too large",
-    "not_survived": "no: it does not survive",
-    "not_text": "not a model of text",
+    "not_survived": "no: it is killed",
+    "not_text": "not a language model",
     "not_measured": "not measured",
 }
 
@@ -32,7 +33,7 @@ _ANSWERS = {
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @click.option(
     "--hours",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(0, 100_000, min_open=True),
     default=8.0,
     show_default=True,
     help="How long the training may take.",
@@ -47,8 +48,8 @@ _ANSWERS = {
 def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_json: bool) -> int:
     """Show which phones of a SWEEP can train a model in time.
 
-    One row per phone and case: peak memory as a share of the limit at which the phone kills, tokens
-    per second in the last minute, and with that speed the hours and the energy to the token budget.
+    One row per phone and case: peak memory as a share of the phone's available memory, tokens per
+    second in the last minute, and the hours and energy that the token budget takes at that speed.
 
     \b
     Examples:
@@ -69,8 +70,8 @@ def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_j
     phones = count_text(len({item.phone for item in answer.forecasts}), "phone")
     click.echo(
         f"{len(able)} of {phones} can train {answer.tokens:,} tokens within {hours:g} h in at "
-        "least one case. Memory is a share of what the phone had available; hours and energy "
-        "extend what was measured.",
+        "least one case. Memory is a share of the available memory of the phone; hours and energy "
+        "are extrapolated.",
         err=True,
     )
     return code

@@ -326,7 +326,7 @@ def test_an_api_that_is_away_and_a_port_that_is_taken(served: ApiLab, tmp_path: 
     lab.mkdir()
     (lab / "lab.toml").write_text(f'[api]\nlisten = "{served.lab.settings.api.listen}"\n')
     taken = served.run("service", "api", "--lab", lab)
-    assert_error(taken.exception, 7, "the port is taken; set api.listen in lab.toml")
+    assert_error(taken.exception, 7, "the port is in use; set api.listen in lab.toml")
     (lab / "lab.toml").write_text('[api]\nlisten = "0.0.0.0:0"\n')
     opened = served.run("service", "api", "--lab", lab)
     assert_error(opened.exception, 3, "reachable from other computers; set api.cert_file")
