@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 from agent.collect.power_rails import counted_energy, power_points
 from agent.collect.readings import Readings, Span
-from agent.phone.fuel_gauge import calibrate_gauge
+from agent.phone.fuel_gauge import calibrate_gauge, current_unit_a
 from agent.phone.kernel_nodes import SUPPLY
 from agent.phone.power_meters import INPUT_RAILS, RailMeter
 from agent.phone.power_stats import ROUNDING_SHARE_MAX, RailTotals, add_up_rails
@@ -37,6 +37,7 @@ READ_SHARE_MIN = 0.9
 METERED_SHARE_MIN = 0.8  # of a span that lies between readings of a meter
 PORT_LIMIT_SHARE = 0.97
 POWER_MAX_W, COMPUTER_POWER_MAX_W = 25.0, 500.0
+USB_UNCLEAR = (100, 10_000)  # more than nothing in µA, less than a charger delivers: perhaps mA
 FROZEN_READINGS = 20
 IDLE_READINGS_MIN = 3
 RAIL_READINGS_MIN = 4
@@ -110,7 +111,9 @@ def gauge_for_run(calibrated: FuelGauge | None, idle: Readings, load: Readings) 
     if calibrated is not None:
         return calibrated
     resting = [raw for _, raw in idle.series(CURRENT)]
-    return calibrate_gauge(resting, [(t_ns / 1e9, raw) for t_ns, raw in load.series(CURRENT)])
+    statuses = {*idle.column(STATUS), *load.column(STATUS)}
+    working = [(t_ns / 1e9, raw) for t_ns, raw in load.series(CURRENT)]
+    return calibrate_gauge(resting, working, statuses)
 
 
 def observe_power(
@@ -209,7 +212,10 @@ def power_from_readings(
     usb_w = _usb_power(readings)
     if usb_w is None:
         return _rejected(ReasonCode.ENERGY_CHARGER_NOT_READ)
-    battery = _battery_points(readings, gauge, raws)
+    unit_a = gauge.unit_a if gauge else current_unit_a(raws, {*readings.column(STATUS)})
+    if unit_a is None:
+        return _rejected(ReasonCode.ENERGY_GAUGE_UNKNOWN)
+    battery = _battery_points(readings, gauge, unit_a)
     points = [(t_ns, watts + usb_w.get(t_ns, 0.0)) for t_ns, watts in battery]
     mean_w = fmean(watts for _, watts in points) if points else 0.0
     if not 0 < mean_w <= power_max_w:
@@ -271,11 +277,9 @@ def _rejected(code: ReasonCode, **values: float) -> PowerObservation:
     return PowerObservation([], EnergyGrade.REJECTED, Reason.remark(code, **values))
 
 
-def _battery_points(readings: Readings, gauge: FuelGauge | None, raws: Sequence[int]) -> Points:
-    """Watts out of the battery; charging counts below zero."""
+def _battery_points(readings: Readings, gauge: FuelGauge | None, unit_a: float) -> Points:
+    """Watts out of the battery; charging counts below zero, by the status if need be."""
     volt_scale = volts_per_unit(readings.numbers(VOLTAGE))
-    # Without a calibration: µA unless that would be almost zero, and the status gives the sign.
-    unit_a = gauge.unit_a if gauge else (1e-3 if median(map(abs, raws)) < 20_000 else 1e-6)
     statuses = readings.column(STATUS)
     points = []
     for row, (t_ns, raw, volts) in enumerate(
@@ -293,12 +297,15 @@ def _battery_points(readings: Readings, gauge: FuelGauge | None, raws: Sequence[
 
 
 def _usb_power(readings: Readings) -> dict[int, float] | None:
-    """Watts out of the USB port at each moment; None if it delivered power that was not read."""
+    """Watts out of the USB port at each moment; None if it delivered an unknown power."""
     online = [value for _, value in readings.series(USB_ONLINE)]
     if online and not any(online):
         return {}
     volt_scale = volts_per_unit(readings.numbers(USB_VOLTAGE))
     for path in USB_CURRENTS:
+        middle = median([abs(raw) for _, raw in readings.series(path)] or [0])
+        if USB_UNCLEAR[0] < middle < USB_UNCLEAR[1]:
+            return None
         rows = zip(
             readings.t_ns, readings.numbers(path), readings.numbers(USB_VOLTAGE), strict=False
         )

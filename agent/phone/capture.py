@@ -1,11 +1,11 @@
 """Capture: read everything that a probe could want from a phone, without what identifies it.
 
-Only listed properties and nodes are read. Serial numbers, accounts and addresses are not among
-them; should one appear in a text all the same, it is replaced.
+Only listed properties, nodes and rows are kept. Serial numbers, accounts and addresses are not
+among them; one that appears in a text or in a path is replaced.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent.deadline import Deadline
@@ -52,24 +52,45 @@ _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/(type|temp)")
 _CPUINFO_LINES = re.compile(r"(processor|CPU (implementer|part|architecture)|Hardware)\s*:")
 _STATUS_LINES = re.compile(r"Cpus_allowed_list:")
 _CONNECTION = re.compile(r"^\s*(\S[^\n]{0,40}?)\s+connected: yes\s*$", re.MULTILINE)
-_BATTERY_ROW = re.compile(r"^\s*([A-Za-z][A-Za-z ]{1,40}): ([A-Za-z0-9.-]{1,20})\s*$", re.MULTILINE)
-# Hardware addresses, e-mail addresses, internet addresses, and numbers as long as an IMEI.
-_TEXTS = ("name", "services", "properties", "nodes", "zone", "thermalservice", "battery")
-_PRIVATE = re.compile(
-    r"(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}|[\w.+-]+@[\w-]+\.[\w.]+"
-    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])|(?<!\d)\d{15}(?!\d)"
+# Of BatteryService.java in Android 6 to 16; vendors append rows of their own, and a history.
+_BATTERY_ROWS = (
+    *("AC powered", "USB powered", "Wireless powered", "Dock powered", "Max charging current"),
+    *("Max charging voltage", "Charge counter", "status", "health", "present", "level", "scale"),
+    *("voltage", "temperature", "technology", "current now", "Capacity level", "Charging state"),
+    *("Charging policy",),
+)
+_BATTERY_ROW = re.compile(
+    rf"^\s*({'|'.join(_BATTERY_ROWS)}): ([A-Za-z0-9.-]{{1,20}})\s*$", re.MULTILINE
+)
+_UNIQUE_CHARS = 8  # shorter identifiers may be parts of other words and numbers
+_NOT_FROM_PHONE = {"schema", "sources", "root", "power_stats", "expected"}
+_GROUP = "[0-9A-Fa-f]{1,4}"
+_PRIVATE = (
+    # hardware addresses, with or without separators; e-mail addresses; UUIDs
+    r"(?:[0-9A-Fa-f]{2}[:_-]){5}[0-9A-Fa-f]{2}|[\w.+-]+@[\w-]+\.[\w.]+"
+    r"|[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+    r"|(?<![0-9A-Za-z])(?=\d*[A-Fa-f])(?=[A-Fa-f]*\d)(?:[0-9A-Fa-f]{12}|[0-9A-Fa-f]{14}"
+    r"|[0-9A-Fa-f]{16})(?![0-9A-Za-z])"  # of a radio, a phone, an Android id
+    # internet addresses
+    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
+    rf"|(?<![\w:])(?:{_GROUP}:){{7}}{_GROUP}(?![\w:])"
+    rf"|(?<![\w:])(?:{_GROUP}:){{1,6}}:(?:{_GROUP}(?::{_GROUP}){{0,5}})?(?![\w:])"
+    # numbers as long as those of a phone, a SIM or a subscriber, and telephone numbers
+    r"|(?<!\d)\d{15,22}(?!\d)|(?<!\d)\d{2}[ -]\d{6}[ -]\d{6}[ -]\d{1,2}(?!\d)"
+    r"|\+\d[\d ().-]{6,16}\d"
+    r"|(?<=SSID[:=])\s*(?:\"[^\"\n]*\"|\S+)"
 )
 
 
 def capture_phone(phone: Phone, deadline: Deadline) -> FactsFile:
-    """Read a phone into facts; raise if the phone is lost meanwhile, so that no file is written."""
+    """Read a phone into facts; raise if the phone is lost, so that no file is written."""
     reading = read_phone(phone, deadline, everything=True)
     more = phone.find_nodes(_MORE_NODES, deadline)
     battery = phone.shell(["dumpsys", "battery"], deadline).text
     unreadable = _unreadable_nodes(phone, {**reading.nodes, **more}, deadline)
     serials = [reading.property(name) for name in SERIAL_PROPERTIES]
     facts = facts_of(reading, {**more, **reading.nodes}, battery, unreadable)
-    return remove_private(facts, [serial for serial in serials if serial])
+    return remove_private(facts, [*serials, phone.address, *reading.identifiers])
 
 
 def facts_of(
@@ -130,14 +151,17 @@ def service_facts(text: str) -> ServiceFacts | None:
     )
 
 
-def remove_private(facts: FactsFile, serials: list[str]) -> FactsFile:
-    """Replace serials and addresses in every text that a phone printed."""
+def remove_private(facts: FactsFile, identifiers: Iterable[str]) -> FactsFile:
+    """Replace identifiers and addresses in every text and path that a phone printed."""
+    words = [text for text in identifiers if len(text) > 3]
+    in_texts = _private_pattern(words)
+    # A phone may be called 'battery', which is also a part of paths.
+    in_paths = _private_pattern(text for text in words if not text.isalpha())
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            for serial in serials:
-                value = value.replace(serial, REMOVED) if len(serial) > 3 else value
-            return _PRIVATE.sub(REMOVED, value)
+            pattern = in_paths if value.startswith(("/sys/", "/proc/")) else in_texts
+            return pattern.sub(REMOVED, value)
         if isinstance(value, dict):
             return {key: clean(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -145,7 +169,20 @@ def remove_private(facts: FactsFile, serials: list[str]) -> FactsFile:
         return value
 
     content = facts.model_dump(mode="json", by_alias=True)
-    return FactsFile.model_validate(content | {key: clean(content[key]) for key in _TEXTS})
+    cleaned = {
+        key: value if key in _NOT_FROM_PHONE else clean(value) for key, value in content.items()
+    }
+    nodes = {clean(path): text for path, text in cleaned["nodes"].items()}
+    return FactsFile.model_validate(cleaned | {"nodes": nodes})
+
+
+def _private_pattern(words: Iterable[str]) -> re.Pattern[str]:
+    known = []
+    for word in words:
+        is_unique = len(word) >= _UNIQUE_CHARS and re.search(r"\d", word) is not None
+        edges = ("", "") if is_unique else ("(?<![0-9A-Za-z])", "(?![0-9A-Za-z])")
+        known.append(edges[0] + re.escape(word) + edges[1])
+    return re.compile("|".join([*known, _PRIVATE]), re.IGNORECASE)
 
 
 def _rows(text: str) -> tuple[ServiceRow, ...]:

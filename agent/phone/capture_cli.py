@@ -23,7 +23,7 @@ _USES = {
     "no_value": "its node is empty or not a whole number",
     "implausible": "no running phone has this temperature",
     "default_value": "several sensors show this value: they are not connected",
-    "outlier": "it is far from the other sensors of the CPU",
+    "outlier": "it is far from the other sensors of the same part, or from the battery",
     "not_temperature": "not a temperature: a level, a voltage, a limit or an alarm",
     "unknown_name": "its name is not in the table of sensors of CPU and body",
 }
@@ -48,7 +48,7 @@ def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
 
     The file is for a bug report, or runs as a virtual phone. PHONE is a serial number, or the
     address of a phone on the network. Serial numbers, accounts and addresses are left out. The
-    phone is only read; capture no phone while a run is on it.
+    phone is only read; do not capture a phone during a run.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def probe(path: Path, as_json: bool) -> None:
-    """Show what the agent makes of a captured phone.
+    """Show how the agent interprets a captured phone.
 
     It lists clusters, thermal zones with the reason if one is not used, and the control level.
 
@@ -110,7 +110,7 @@ def probe(path: Path, as_json: bool) -> None:
 
 
 def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
-    """The address at which adb has a phone; whatever is in the way is one sentence."""
+    """The adb address of a phone; every obstacle is reported in one sentence."""
     from agent.phone.phone_driver import Phone
     from workloads.protocol.unusable_phone import ADVICE, READY, PhoneProblem, problem_of_state
 

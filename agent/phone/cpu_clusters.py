@@ -47,8 +47,10 @@ _FIELD = re.compile(r"^CPU (implementer|part)\s*:\s*0x([0-9a-fA-F]{1,4})\s*$", r
 # Kinds of cores by (implementer, part) of MIDR, https://github.com/torvalds/linux
 # arch/arm64/include/asm/cputype.h. Only their order is used: efficient, performance, prime.
 _EFFICIENT = {(0x41, part) for part in (0xC05, 0xC07, 0xD01, 0xD03, 0xD04, 0xD05, 0xD46, 0xD80)}
-_EFFICIENT |= {(0x51, part) for part in (0x801, 0x803, 0x805)} | {(0x41, 0xD8F)}
-_PRIME = {(0x41, part) for part in (0xD44, 0xD48, 0xD4E, 0xD82, 0xD85, 0xD8C)} | {(0x51, 0x001)}
+_EFFICIENT |= {(0x41, part) for part in (0xD88, 0xD8A, 0xD8F)}
+_EFFICIENT |= {(0x51, part) for part in (0x801, 0x803, 0x805)}
+_PRIME = {(0x41, part) for part in (0xD44, 0xD48, 0xD4E, 0xD82, 0xD85, 0xD8C, 0xD90)}
+_PRIME |= {(0x51, 0x001)}
 
 
 def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
@@ -90,7 +92,7 @@ def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
 def offline_clusters(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> tuple[Cluster, ...]:
     """Present cores that no cluster has: a kernel hides the clock of a cluster that is offline.
 
-    Vendors switch off their strongest cores; but a core with a clock of its own is like the others.
+    Vendors switch off their strongest cores; but a core with its own clock is like the others.
     """
     known = {cpu for cluster in clusters for cpu in cluster.cpus}
     missing = [cpu for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")) if cpu not in known]

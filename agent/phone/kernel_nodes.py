@@ -165,7 +165,7 @@ def is_cooler_active(path: str, value: int | str | None) -> bool:
 
 
 def parse_level_pct(text: str) -> int | None:
-    """The battery level in per cent; None if the text gives none."""
+    """The battery level in percent; None if the text gives none."""
     level = first_number(text)
     return level if level is not None and 0 <= level <= 100 else None
 
@@ -173,5 +173,9 @@ def parse_level_pct(text: str) -> int | None:
 def dumpsys_battery_level_pct(text: str) -> int | None:
     """The level that `dumpsys battery` prints, for phones that hide the nodes from the shell."""
     # Some vendors do not indent, others append a history with levels of the past.
-    level = re.search(r"^\s*level: ?(\d{1,3})\s*$", text, re.MULTILINE)
-    return parse_level_pct(level[1]) if level else None
+    level, scale = (
+        re.search(rf"^\s*{name}: ?(\d{{1,4}})\s*$", text, re.MULTILINE | re.ASCII)
+        for name in ("level", "scale")
+    )
+    full = int(scale[1]) if scale else 100
+    return parse_level_pct(str(int(level[1]) * 100 // full)) if level and full else None

@@ -75,6 +75,14 @@ PROBE_NODES = (
 )
 _ENERGY_COUNTER = f"{POWERCAP}/intel-rapl:0/energy_uj"
 _PROPERTY = re.compile(r"^\[([A-Za-z0-9_.:-]{1,128})\]: \[(.*)\]\r?$", re.MULTILINE)
+# Properties that identify a phone or its owner, by parts of their names.
+_PRIVATE_NAME = re.compile(
+    r"serial|imei|meid|imsi|iccid|msisdn|phone_?num|line1|mac(addr|$)|[._]mac[._]|bdaddr|bt_?addr|ssid"
+    r"|hostname|device_name|android_?id|chip_?id|cpu_?id|[._](uid|did|sn\d?)$|account|email|owner"
+    r"|ipaddress|gateway|dns\d",
+    re.IGNORECASE,
+)
+_IDENTIFIER_CHARS_MIN = 5
 _UNUSUAL = re.compile(r"[^\w .,:()/+'-]")
 _DUMP_BATTERY = ("dumpsys", "battery")
 _FIXED_PERFORMANCE = "set-fixed-performance-mode-enabled"
@@ -95,6 +103,7 @@ class PhoneReading:
     power_stats: PowerStatsHal | None = None  # shows the energy of these rails
     rails: tuple[str, ...] = ()
     counter_denied: bool = False  # the processor counts its energy, but only for root
+    identifiers: tuple[str, ...] = ()  # of the phone and its owner; never in a capture
 
     def property(self, name: str) -> str:
         """A property; empty if it is not set."""
@@ -132,6 +141,7 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
         power_stats=power_stats,
         rails=rails,
         counter_denied=denied,
+        identifiers=private_values(listing),
     )
 
 
@@ -157,6 +167,24 @@ def parse_properties(listing: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name in wanted}
 
 
+def private_values(listing: str) -> tuple[str, ...]:
+    """The values of properties that identify a phone or its owner; two SIMs are one property."""
+    values = {
+        part.strip()
+        for name, value in _PROPERTY.findall(listing)
+        if _PRIVATE_NAME.search(name)
+        for part in value.split(",")
+    }
+    kept = {value for name, value in _PROPERTY.findall(listing) if name in PROPERTIES}
+    # 'unknown' and 'supported' identify nothing.
+    unique = [
+        value
+        for value in values - kept
+        if len(value) >= _IDENTIFIER_CHARS_MIN and not (value.isalpha() and value.islower())
+    ]
+    return tuple(sorted(unique, key=lambda value: (-len(value), value)))
+
+
 def plain_property(text: str) -> str:
     """A property reduced to letters, digits and the punctuation that names contain."""
     return _UNUSUAL.sub("?", safe_text(text, 64))
@@ -172,7 +200,7 @@ def _nodes_of_offline_cores(
 ) -> dict[str, str]:
     """Switch cores that hide their clock on for a moment, if the shell is root.
 
-    Should the phone be lost meanwhile, they stay on until its governor switches them off again.
+    If the phone is lost during this, they stay on until its governor switches them off again.
     """
     hidden = offline_clusters(nodes, parse_clusters(nodes))
     switches = [f"{CPU}/cpu{cpu}/online" for cluster in hidden for cpu in cluster.cpus]

@@ -1,4 +1,4 @@
-"""Probe: find out what a phone is and what the farm can control on it.
+"""Probe: determine the model of a phone and what can be controlled on it.
 
 It installs the runner; if the shell is root, it switches cores that are offline on for a moment.
 What it makes of a reading is a pure function.
@@ -20,7 +20,6 @@ from agent.phone.kernel_nodes import (
     first_number,
     gauge_supply,
     parse_cpus,
-    plausible_temp_c,
     whole_number,
     with_usual_supply,
     zone_scale,
@@ -38,7 +37,13 @@ from agent.phone.phone_reading import (
 )
 from agent.phone.power_meters import find_rail_meters
 from agent.phone.runner_install import RunnerInfo, install_working_runner
-from agent.phone.thermal_zones import ExaminedZone, ZoneUse, examine_zones, zones_in_use
+from agent.phone.thermal_zones import (
+    ExaminedZone,
+    ZoneUse,
+    battery_temp_c,
+    examine_zones,
+    zones_in_use,
+)
 from agent.phone.thermalservice import thermalservice_zones
 from agent.phone.vendor_daemons import find_perf_daemons
 from kernels.runner_builds import RunnerBuild
@@ -47,7 +52,6 @@ from workloads.protocol.metrics import Provenances, Source
 from workloads.protocol.phone_facts import Cluster, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
-BATTERY_RANGE_C = (-10.0, 65.0)
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{0,63}[A-Za-z0-9_:-]|[A-Za-z0-9_:-][A-Za-z0-9._:-]{0,63}")
 # Platforms that say nothing: Samsung gives 'exynos5' for every Exynos from 5430 to 9810.
 _VAGUE_SOCS = {"exynos5", "exynos", "qcom", "mtk", "unknown", "universal"}
@@ -136,12 +140,11 @@ def choose_zones(
 
 def battery_zone(nodes: Mapping[str, str]) -> ThermalZone | None:
     """The thermometer of the battery, in tenths of a degree, if it shows a possible value."""
-    raw = whole_number(nodes.get(f"{BATTERY}/temp", ""))
-    scale = zone_scale(raw) if raw is not None else None
-    temp_c = plausible_temp_c(raw, scale) if scale is not None else None
-    if scale is None or temp_c is None or not BATTERY_RANGE_C[0] <= temp_c <= BATTERY_RANGE_C[1]:
+    path = f"{BATTERY}/temp"
+    scale = zone_scale(whole_number(nodes.get(path, "")) or 0)
+    if scale is None or battery_temp_c(nodes) is None:
         return None
-    return ThermalZone(path=f"{BATTERY}/temp", type="battery", scale=scale)
+    return ThermalZone(path=path, type="battery", scale=scale)
 
 
 def _find_capabilities(

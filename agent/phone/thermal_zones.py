@@ -11,9 +11,19 @@ from enum import StrEnum
 from statistics import median
 from typing import NamedTuple
 
-from agent.phone.kernel_nodes import THERMAL, ZONES_MAX, plausible_temp_c, whole_number, zone_scale
+from agent.phone.kernel_nodes import (
+    SUPPLY,
+    THERMAL,
+    WHOLE_DEGREES_MAX,
+    ZONES_MAX,
+    parse_level_pct,
+    plausible_temp_c,
+    whole_number,
+    with_usual_supply,
+    zone_scale,
+)
 from workloads.protocol.phone_facts import ThermalZone
-from workloads.text import safe_text
+from workloads.text import natural_sort_key, safe_text
 
 # Old Qualcomm kernels number their sensors and list here which of them are at a core.
 SENSOR_INFO = "/sys/module/msm_thermal/sensor_info"
@@ -42,25 +52,26 @@ class ZoneUse(StrEnum):
     NO_VALUE = "no_value"  # empty, or not a number
     IMPLAUSIBLE = "implausible"  # no running phone has this temperature there
     DEFAULT_VALUE = "default_value"  # several sensors show the same: they are not connected
-    OUTLIER = "outlier"  # far from the other sensors of the same place
+    OUTLIER = "outlier"  # far from the other sensors of the same place, or from the battery
     NOT_TEMPERATURE = "not_temperature"  # a level, a voltage, a current, an alarm
     UNKNOWN_NAME = "unknown_name"
 
 
-_END = r"(-(usr|therm|thermal|thmzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra))*"
+_END = r"(-(usr|therm|thermal|thmzone|tzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra))*"
 # Names in lower case, without numbers, their words joined by '-'. The first match counts.
 _NOT_TEMPERATURE = re.compile(
-    # Qualcomm and Google: battery depletion in per cent; a thermal governor reads it like a zone
+    # Qualcomm and Google: battery depletion in percent; a thermal governor reads it like a zone
     r"socd?(-usr)?|bcl.*|.*-bcl(-.*)?|.*-(ibat|vbat|vph)(-.*)?|vbat|ibat"
     r"|lmh-dcvs|.*-step|zeroc.*|backup-charge|battery-cycle"  # limits, copies, alarms
     r"|v?droop|soft-ocp.*|ocp.*|smpl.*|batoilo.*|uvlo.*|pmic-c|.*-emergency|.*-hotplug"  # Tensor
-    r"|test.*|.*-emul|.*-limits?"
+    r"|test.*|.*-emul|.*-limits?|socd-.*|.*-shutdown"
+    r"|(.*-)?trip(-.*)?"  # cpu-hw-trip-0 of Snapdragon 8 Elite: the limit itself, 95 or 105 degrees
 )
 _PLACES = {
     ZonePlace.CPU: (
         # Qualcomm: cpu-0-0-usr, cpu1-gold-usr, cpuss-0-usr, apc1-cpu0-usr, cpu-1-0-1
-        r"cpu(s|ss|llc|top|cl|b|l)?(-(silver|gold|prime|titanium|little|medium|mid|big|core|cluster|dsu"
-        r"|top|bottom|max|l))*"
+        r"cpu(s|ss|llc|top|cl|b|l)?(-(silver|gold|prime|titanium|little|medium|mid|middle|big|core|cluster"
+        r"|dsu|top|bottom|max|l))*"
         r"|apc(-(cpu|l|c))?|kryo-l|(silver|gold|prime)(-cpu)?|(cluster|cls)(-(cpu|max|l))?"
         r"|(big|little|lit|mid[hl]?|big-mid)(-?(cluster|core|cpu))?"  # Exynos, Tensor, Kirin
         r"|mngs|apollo|atlas|eagle|kfc|ananke|prometheus"  # cores of Exynos by their code names
@@ -91,9 +102,12 @@ _DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
 _DEFAULT_RAWS, _DEFAULT_SHARED_BY, _FINE_ZONES = {25000, 27000}, 3, 3
 # Xiaomi's thermistor beside the SoC; Tegra's CPU-therm is on the die.
 _BESIDE_SOC = {"cpu_therm", "cpu-therm"}
-_LAST_BATTERY = {"bms"}  # of some phones it shows 25 degrees for ever
+_LAST_BATTERY = {"bms"}  # of some phones it shows 25 degrees forever
 _OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
-_ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
+# Between a sensor and the battery of the same phone; a CPU is never much colder than its battery.
+CPU_BELOW_BATTERY_K, _BODY_OFF_BATTERY_K = 15.0, 25.0
+_BODY_WHOLE_DEGREES_MAX = 45  # larger numbers may be tenths of a degree of a cold phone
+ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
 _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/type")
 _SENSOR = re.compile(r"^tsens:(tsens_tz_sensor\d{1,3}):([A-Za-z0-9_]*):\d+\s*$", re.MULTILINE)
 
@@ -107,10 +121,15 @@ class ExaminedZone(NamedTuple):
     use: ZoneUse
 
 
+def is_temperature(name: str) -> bool:
+    """Whether a sensor of this name is not known as a level, a voltage, a limit or an alarm."""
+    return _NOT_TEMPERATURE.fullmatch(_plain_name(name)) is None
+
+
 def zone_place(name: str) -> ZonePlace | None:
     """Where a sensor of this name is; None: unknown, or not a temperature."""
     plain = _plain_name(name)
-    if _NOT_TEMPERATURE.fullmatch(plain):
+    if not is_temperature(name):
         return None
     if name in _BESIDE_SOC:
         return ZonePlace.DIE
@@ -120,8 +139,11 @@ def zone_place(name: str) -> ZonePlace | None:
 def examine_zones(nodes: Mapping[str, str]) -> tuple[ExaminedZone, ...]:
     """Every zone of a phone, with the reason if it is not used, in the order of their numbers."""
     found = {int(match[1]): nodes[match[0]] for path in nodes if (match := _ZONE.fullmatch(path))}
-    zones = [_examine(nodes, number, name) for number, name in sorted(found.items())[:ZONES_MAX]]
+    level = parse_level_pct(with_usual_supply(nodes).get(f"{SUPPLY}/battery/capacity", ""))
+    numbered = sorted(found.items())[:ZONES_MAX]
+    zones = [_examine(nodes, level, number, name) for number, name in numbered]
     zones = _without_default_values(nodes, zones)
+    zones = _without_contradictions(battery_temp_c(nodes), zones)
     cpu = _choose_cpu(nodes, zones)
     body = _choose_body(zones)
     return tuple(
@@ -137,21 +159,24 @@ def zones_in_use(zones: Sequence[ExaminedZone], use: ZoneUse) -> tuple[ThermalZo
     return tuple(at.zone for at in zones if at.use is use)
 
 
-def _examine(nodes: Mapping[str, str], number: int, name: str) -> ExaminedZone:
+def _examine(nodes: Mapping[str, str], level: int | None, number: int, name: str) -> ExaminedZone:
     path = f"{THERMAL}/thermal_zone{number}/temp"
     raw = whole_number(nodes.get(path, ""))
     scale = zone_scale(raw) if raw is not None else None
     zone = ThermalZone(path=path, type=safe_text(name, 64), scale=scale or 0.001)
     temp_c = plausible_temp_c(raw, scale) if scale is not None else None
     place = zone_place(zone.type)
-    low_c, high_c = _DIE_RANGE_C if place in _ON_DIE else _BODY_RANGE_C
-    if _NOT_TEMPERATURE.fullmatch(_plain_name(zone.type)):
+    low_c, high_c = _DIE_RANGE_C if place in ON_DIE else _BODY_RANGE_C
+    # A zone that is named after the SoC, and shows 100 minus the battery level.
+    is_depletion = level is not None and raw == 100 - level and zone.type.lower().startswith("soc")
+    if is_depletion or not is_temperature(zone.type):
         return ExaminedZone(zone, None, None, ZoneUse.NOT_TEMPERATURE)
     if raw is None:
         return ExaminedZone(zone, place, None, ZoneUse.NO_VALUE)
     if place is None:
         return ExaminedZone(zone, None, temp_c, ZoneUse.UNKNOWN_NAME)
-    if temp_c is None or not low_c <= temp_c <= high_c:
+    whole_max = WHOLE_DEGREES_MAX if place in ON_DIE else _BODY_WHOLE_DEGREES_MAX
+    if temp_c is None or not low_c <= temp_c <= high_c or (scale == 1.0 and raw > whole_max):
         return ExaminedZone(zone, place, None, ZoneUse.IMPLAUSIBLE)
     return ExaminedZone(zone, place, temp_c, ZoneUse.OTHER)
 
@@ -168,9 +193,36 @@ def _without_default_values(
     }
     return [
         at._replace(temp_c=None, use=ZoneUse.DEFAULT_VALUE)
-        if at.use is ZoneUse.OTHER and raws[at.zone.path] in defaults and at.place not in _ON_DIE
+        if at.use is ZoneUse.OTHER and raws[at.zone.path] in defaults and at.place not in ON_DIE
         else at
         for at in zones
+    ]
+
+
+def battery_temp_c(nodes: Mapping[str, str]) -> float | None:
+    """What the fuel gauge shows, in °C, if it is possible."""
+    raw = whole_number(with_usual_supply(nodes).get(f"{SUPPLY}/battery/temp", ""))
+    scale = zone_scale(raw) if raw is not None else None
+    if raw is None or scale is None or (scale == 1.0 and raw > _BODY_WHOLE_DEGREES_MAX):
+        return None
+    temp_c = plausible_temp_c(raw, scale)
+    return temp_c if temp_c is not None and -10.0 <= temp_c <= _BODY_RANGE_C[1] else None
+
+
+def _without_contradictions(
+    battery_c: float | None, zones: Sequence[ExaminedZone]
+) -> list[ExaminedZone]:
+    """Mark sensors that cannot be in the same phone as its battery: another unit, or no sensor."""
+
+    def contradicts(at: ExaminedZone) -> bool:
+        if battery_c is None or at.use is not ZoneUse.OTHER or at.temp_c is None:
+            return False
+        if at.place in ON_DIE:
+            return at.temp_c < battery_c - CPU_BELOW_BATTERY_K
+        return abs(at.temp_c - battery_c) > _BODY_OFF_BATTERY_K
+
+    return [
+        at._replace(temp_c=None, use=ZoneUse.OUTLIER) if contradicts(at) else at for at in zones
     ]
 
 
@@ -195,16 +247,17 @@ def _choose_cpu(nodes: Mapping[str, str], zones: Sequence[ExaminedZone]) -> dict
 
 def _choose_body(zones: Sequence[ExaminedZone]) -> ExaminedZone | None:
     """The best of the zones outside of the processor that are about as warm as the others."""
-    usable = [at for at in zones if at.use is ZoneUse.OTHER and at.place not in _ON_DIE]
+    usable = [at for at in zones if at.use is ZoneUse.OTHER and at.place not in ON_DIE]
     middle = median([at.temp_c or 0.0 for at in usable]) if usable else 0.0
     near = [at for at in usable if abs((at.temp_c or 0.0) - middle) <= _BODY_OUTLIER_K]
     order = list(ZonePlace)
     best = near if len(usable) >= _OUTLIERS_AMONG else usable
 
-    def rank(at: ExaminedZone) -> tuple[int, bool]:
-        # The display heats the front, and the processor the back.
+    def rank(at: ExaminedZone) -> tuple[int, bool, tuple[tuple[int, str], ...]]:
+        # The display heats the front, and the processor the back. Names outlast a boot.
         name = at.zone.type.lower()
-        return order.index(at.place or ZonePlace.DIE), "front" in name or name in _LAST_BATTERY
+        is_last = "front" in name or name in _LAST_BATTERY
+        return order.index(at.place or ZonePlace.DIE), is_last, natural_sort_key(name)
 
     return min(best, key=rank, default=None)
 

@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from agent.phone.kernel_nodes import ZONES_MAX, plausible_temp_c
+from agent.phone.thermal_zones import CPU_BELOW_BATTERY_K, ON_DIE, is_temperature, zone_place
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.text import safe_text
 
@@ -18,15 +19,21 @@ _STATUS = re.compile(r"^\s*Thermal Status: (\d)\s*$", re.MULTILINE)
 TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,3}(?:\.\d{1,9})?), mType=(-?\d{1,3}), mName=([^,{}\n]{1,64}),"
 )
-_CPU, _BATTERY, _SKIN = 0, 2, 3
+# Of https://android.googlesource.com/platform/hardware/interfaces thermal/aidl TemperatureType.
+_CPU, _BATTERY, _SKIN, _SOC = 0, 2, 3, 13
 # Samsung's own service (Sdhms) numbers the types from 1; its names are those of types or of parts.
 _SDHMS = re.compile(r"^\s*Sdhms connected: yes\s*$", re.MULTILINE)
 _SDHMS_TYPES = {"CPU": _CPU, "AP": _CPU, "BATTERY": _BATTERY, "BAT": _BATTERY, "SKIN": _SKIN}
-# Some Galaxy phones give the type of a CPU to the thermistor of the radio's amplifier.
-_POWER_AMPLIFIER = re.compile(r"PA(THM)?\d?", re.IGNORECASE)
+# Some phones give the type of a CPU to another part: to the amplifier of the radio, or to the NPU.
+_OTHER_PART = re.compile(
+    r"pa(thm)?\d?|.*(npu|gpu|g3d|tpu|isp|modem|wifi|wlan|charger|usb|cam|ddr|dram|pmic).*|cp",
+    re.IGNORECASE,
+)
 _SKIN_STATUS = re.compile(r"mType=3, mName=[^,{}\n]{1,64}, mStatus=([0-6])\}")
+_CPU_NAMES = {"AP"}  # of Samsung: beside the processor
 _MOCK = "test "  # the sensor of emulators always shows the same
-_RANGES_C = {_CPU: (4.0, 110.0), _BATTERY: (2.0, 65.0), _SKIN: (2.0, 65.0)}
+_RANGES_C = dict.fromkeys((_CPU, _SOC), (4.0, 110.0))
+_RANGES_C |= dict.fromkeys((_BATTERY, _SKIN), (2.0, 65.0))
 # The estimate of the surface comes first; other sensors of this type are single thermistors.
 _BEST_SKIN = re.compile(r"(virtual-)?skin|type_skin", re.IGNORECASE)
 
@@ -67,17 +74,22 @@ def parse_thermalservice(text: str) -> dict[str, str]:
 
 
 def thermalservice_zones(text: str) -> tuple[tuple[ThermalZone, ...], ThermalZone | None]:
-    """The zones of the CPU, and the zone of the body: skin, or else battery."""
-    zones: dict[int, list[ThermalZone]] = {}
+    """The zones of the CPU, else of the SoC, and the zone of the body: skin, or else battery."""
+    kinds: dict[int, list[tuple[ThermalZone, float]]] = {}
     for row in service_temperatures(text):
         low_c, high_c = _RANGES_C.get(row.kind if row.kind is not None else -1, (0.0, 0.0))
         temp_c = plausible_temp_c(row.milli_c, 0.001)
         if row.kind is not None and temp_c is not None and low_c <= temp_c <= high_c:
             zone = ThermalZone(path=f"{SERVICE}{row.name}", type=row.name, scale=0.001)
-            zones.setdefault(row.kind, []).append(zone)
-    skin = sorted(zones.get(_SKIN, []), key=lambda at: _BEST_SKIN.fullmatch(at.type) is None)
-    body = [*skin, *zones.get(_BATTERY, [])]
-    return tuple(zones.get(_CPU, ())), body[0] if body else None
+            kinds.setdefault(row.kind, []).append((zone, temp_c))
+    battery_c = max((temp_c for _, temp_c in kinds.get(_BATTERY, ())), default=0.0)
+    cpu = kinds.get(_CPU) or kinds.get(_SOC, [])
+    body = sorted(kinds.get(_SKIN, []), key=lambda at: _BEST_SKIN.fullmatch(at[0].type) is None)
+    body += kinds.get(_BATTERY, [])
+    return (
+        tuple(zone for zone, temp_c in cpu if temp_c >= battery_c - CPU_BELOW_BATTERY_K),
+        body[0][0] if body else None,
+    )
 
 
 def _current_part(text: str) -> str:
@@ -85,7 +97,7 @@ def _current_part(text: str) -> str:
 
 
 def service_temperatures(text: str) -> list[ServiceTemperature]:
-    """The current temperatures; of several sensors with one name none can be told apart."""
+    """The current temperatures; of several sensors with one name none can be distinguished."""
     is_sdhms = _SDHMS.search(text.partition(FROM_HAL)[0]) is not None
     rows: dict[str, ServiceTemperature | None] = {}
     for value, kind, raw_name in TEMPERATURE.findall(_current_part(text))[:ZONES_MAX]:
@@ -94,8 +106,17 @@ def service_temperatures(text: str) -> list[ServiceTemperature]:
             continue
         by_name = is_sdhms or name.startswith("TYPE_")
         number = _SDHMS_TYPES.get(name.removeprefix("TYPE_")) if by_name else int(kind)
-        if number == _CPU and _POWER_AMPLIFIER.fullmatch(name):
+        if number is not None and not _fits(name, number):
             number = None
         row = ServiceTemperature(name, number, round(float(value) * 1000))
         rows[name] = None if name in rows else row
     return [row for row in rows.values() if row is not None]
+
+
+def _fits(name: str, kind: int) -> bool:
+    """Whether the name of a sensor does not contradict its type."""
+    place = zone_place(name)
+    if kind not in {_CPU, _SOC}:
+        return place not in ON_DIE
+    is_other = _OTHER_PART.fullmatch(name) is not None or place not in {None, *ON_DIE}
+    return name in _CPU_NAMES or (is_temperature(name) and not is_other)

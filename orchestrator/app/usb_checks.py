@@ -99,8 +99,9 @@ def judge_usb(usb: HostUsb) -> Iterator[CheckFinding]:
         text = f"port {where} dropped its phone: the kernel could not start it {count} times"
         fix = "try another cable, then another port; power the hub"
         yield CheckFinding("usb hub", WARNING, text, fix)
-    if not phones and not on_usb:
-        yield CheckFinding("usb", OK, "no phone is connected by USB")
+    if not phones:
+        fix = "if one is plugged in: use a cable that carries data, then another port"
+        yield CheckFinding("usb", OK, "no phone is connected by USB", fix)
 
 
 def _judge_port(port: UsbPort, usb: HostUsb) -> CheckFinding:

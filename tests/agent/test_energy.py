@@ -104,6 +104,19 @@ def test_charging_the_battery_is_not_the_phones_consumption() -> None:
         (read(current=-9_000_000), GAUGE, EnergyGrade.REJECTED, ReasonCode.ENERGY_IMPLAUSIBLE),
         (read(current=500_000), GAUGE, EnergyGrade.REJECTED, ReasonCode.ENERGY_IMPLAUSIBLE),
         (read(), None, EnergyGrade.COARSE, ReasonCode.ENERGY_GAUGE_GUESSED),
+        # 976 µA of a phone on its charger, not 976 mA; and a port that may show 450 mA
+        (
+            read(current=976, status="Not charging"),
+            None,
+            EnergyGrade.REJECTED,
+            ReasonCode.ENERGY_GAUGE_UNKNOWN,
+        ),
+        (
+            read(online=1, usb_current=450, usb_voltage=5_000_000),
+            GAUGE,
+            EnergyGrade.REJECTED,
+            ReasonCode.ENERGY_CHARGER_NOT_READ,
+        ),
     ],
 )
 def test_unreliable_energy_has_a_lower_grade(

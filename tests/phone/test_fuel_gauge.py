@@ -40,3 +40,24 @@ def test_a_constant_or_short_reading_gives_no_calibration() -> None:
     assert calibrate_gauge([-200_000], under_load(-201_000)) is None
     assert calibrate_gauge([], under_load(-1_000_000)) is None
     assert calibrate_gauge([-200_000], under_load(-1_000_000)[:3]) is None
+
+
+@pytest.mark.parametrize(
+    ("idle", "load"),
+    [
+        (976, -2000),  # Pixel 3a on its charger, charge_disable = 1; in µA
+        (5000, -5000),  # full Pixel 6a; in µA
+        (-8613, -3000),  # full Nexus 5X; in µA
+    ],
+)
+@pytest.mark.parametrize("status", ["Full", "Not charging"])
+def test_the_currents_of_a_balanced_battery_tell_no_unit(idle: int, load: int, status: str) -> None:
+    assert calibrate_gauge([idle] * 4, under_load(load), {"Charging", status}) is None
+    clear = calibrate_gauge([-190_000] * 4, under_load(-1_100_000), {status})
+    assert clear is not None
+    assert clear.unit_a == 1e-6
+
+
+def test_no_battery_delivers_amperes_to_a_phone_at_rest() -> None:
+    assert calibrate_gauge([3000] * 4, under_load(5000)) is None  # in mA: 3 A at rest
+    assert calibrate_gauge([-3000] * 4, under_load(500)) is not None  # charged with 3 A

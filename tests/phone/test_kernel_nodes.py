@@ -86,6 +86,8 @@ def test_the_battery_level_from_its_node_and_from_dumpsys() -> None:
     assert dumpsys_battery_level_pct(dump) == parse_level_pct("57\n") == 57
     assert parse_level_pct("300") is None
     assert dumpsys_battery_level_pct("AC powered: true\nlevel: 75\nscale: 100") == 75
+    assert dumpsys_battery_level_pct("  level: 120\n  scale: 200\n") == 60
+    assert dumpsys_battery_level_pct("  level: 120\n  scale: 0\n") is None
     history = "08-17 10:51:16.996  Sending ACTION_BATTERY_CHANGED: level:79, status:3\n"
     assert dumpsys_battery_level_pct(f"  level: 73\n{history}") == 73
     assert dumpsys_battery_level_pct(history) is None

@@ -2,11 +2,12 @@
 
 import pytest
 
-from agent.phone.kernel_nodes import THERMAL, hottest_c
+from agent.phone.kernel_nodes import SUPPLY, THERMAL, hottest_c
 from agent.phone.thermal_zones import (
     SENSOR_INFO,
     ZonePlace,
     ZoneUse,
+    battery_temp_c,
     examine_zones,
     zone_place,
     zones_in_use,
@@ -92,6 +93,7 @@ def test_the_hottest_plausible_zone_counts() -> None:
             "back-cam",
         ),
         *("rear-cam-therm", "usb_pwr_therm", "skin-charge-alarm", "backlight-therm"),
+        *("cpu-hw-trip-0", "gpu-trip-warn", "socd-shutdown", "cpu-limit-0", "gpuank2-thmzone"),
     ],
 )
 def test_names_of_other_sensors(name: str) -> None:
@@ -105,6 +107,7 @@ def test_names_of_other_sensors(name: str) -> None:
             ZonePlace.CPU,
             "cpu-0-0-usr cpu1-gold-usr cpuss-0 cpu-1-0-1 apc1-cpu0-usr apc1-l2-usr kryo-l3-0-usr "
             "cpu0-thermal cluster0-thermal BIG MIDH LITTLE0 MNGS APOLLO big_cluster mtktscpu "
+            "cpu7-middle-thermal prometheus6-tzone0 cpullc-0-1 "
             "cpu-little-core0 cpu-dsu-1 cpu_big1 cluster2 apcpu0-1-thmzone prometheus7-thmzone "
             "cputop-thmzone bigcore0-thermal CPU-therm BCPU-therm x86_pkg_temp cpu_thermal_zone",
         ),
@@ -180,3 +183,35 @@ def test_old_kernels_list_which_sensor_is_at_a_core() -> None:
     info = "tsens:tsens_tz_sensor0::10\ntsens:tsens_tz_sensor4:cpu4:10\n"
     info += "tsens:tsens_tz_sensor9:cpu0:10\ntsens:tsens_tz_sensor15:gpu:10\nalarm:pm8953_tz::1000"
     assert uses(nodes | {SENSOR_INFO: info})[0] == names[1:3]
+
+
+def test_zones_that_contradict_the_battery_are_left_out() -> None:
+    """Hundredths of a degree, a dead die sensor: both look like a cold part of a warm phone."""
+    battery = {f"{SUPPLY}/battery/temp": "298"}
+    zones = valued(**{"cpu-0-0-usr": 6500, "cpu-1-0-usr": 38000, "skin-therm": 3050})
+    assert uses(zones | battery) == (["cpu-1-0-usr"], None)
+    assert uses(zones) == (["cpu-0-0-usr", "cpu-1-0-usr"], "skin-therm")
+    hot = valued(**{"cpu-0-0-usr": 98000, "skin-therm": 47000})
+    assert uses(hot | battery) == (["cpu-0-0-usr"], "skin-therm")
+
+
+def test_a_zone_of_the_soc_that_follows_the_battery_level_is_not_a_temperature() -> None:
+    level = {f"{SUPPLY}/battery/capacity": "62"}
+    assert uses(valued(soc_max=38) | level) == ([], None)
+    assert uses(valued(soc_max=38000) | level) == (["soc_max"], None)
+    assert uses(valued(soc_max=38)) == (["soc_max"], None)
+
+
+def test_small_numbers_of_a_battery_may_be_tenths() -> None:
+    assert uses(valued(battery=31)) == ([], "battery")
+    assert uses(valued(battery=60)) == ([], None)
+    assert battery_temp_c({f"{SUPPLY}/battery/temp": "60"}) is None
+    assert (
+        battery_temp_c({f"{SUPPLY}/Battery/temp": "-45", f"{SUPPLY}/Battery/capacity": "9"}) is None
+    )
+
+
+def test_the_body_is_chosen_by_name_because_numbers_change_between_boots() -> None:
+    names = {"sys-therm-5": 26000, "sys-therm-0": 31000, "sys-therm-10": 30000}
+    backwards = dict(reversed(names.items()))
+    assert uses(valued(**names))[1] == uses(valued(**backwards))[1] == "sys-therm-0"

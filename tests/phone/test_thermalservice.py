@@ -54,6 +54,38 @@ def test_the_amplifier_of_the_radio_is_not_the_cpu() -> None:
     assert [zone.type for zone in cpu] == ["CPU0"]
 
 
+def rows(*sensors: tuple[str, int, float]) -> str:
+    """Current temperatures of a HAL."""
+    return "Current temperatures from HAL:\n" + "".join(
+        f"\tTemperature{{mValue={value}, mType={kind}, mName={name}, mStatus=0}}\n"
+        for name, kind, value in sensors
+    )
+
+
+def test_names_that_contradict_their_type_are_not_used() -> None:
+    """An Exynos 2200 shows its NPU as a CPU; other lists have types that are mixed up."""
+    npu = rows(("BIG", 0, 36.0), ("NPU", 0, 47.0), ("soc", 0, 61.0), ("battery", 2, 28.0))
+    cpu, body = thermalservice_zones(npu)
+    assert [zone.type for zone in cpu] == ["BIG"]
+    assert body is not None
+    assert body.type == "battery"
+    mixed = rows(("cpu-0-0-usr", 3, 35.5), ("battery", 0, 31.2), ("cpu-hw-trip-0", 0, 105.0))
+    assert thermalservice_zones(mixed) == ((), None)
+    samsung = rows(("AP", 0, 33.0), ("PA", 0, 40.0), ("BAT", 2, 29.0))
+    assert [zone.type for zone in thermalservice_zones(samsung)[0]] == ["AP"]
+
+
+def test_the_soc_is_used_if_no_sensor_is_at_the_cpu() -> None:
+    cpu, _ = thermalservice_zones(rows(("soc_max", 13, 41.2), ("GPU", 1, 41.2)))
+    assert [zone.type for zone in cpu] == ["soc_max"]
+    cpu, _ = thermalservice_zones(rows(("soc_max", 13, 41.2), ("CPU", 0, 40.0)))
+    assert [zone.type for zone in cpu] == ["CPU"]
+
+
+def test_a_cpu_that_is_much_colder_than_the_battery_is_not_used() -> None:
+    assert thermalservice_zones(rows(("CPU0", 0, 5.0), ("battery", 2, 30.0)))[0] == ()
+
+
 def test_a_framework_without_temperatures_gives_no_zones() -> None:
     assert thermalservice_zones("Can't find service: thermalservice\n") == ((), None)
     assert parse_thermalservice("Temperature{mValue=1e9, mType=0, mName=x, mStatus=0}") == {}

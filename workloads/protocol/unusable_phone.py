@@ -39,7 +39,9 @@ ADVICE: dict[PhoneProblem, str] = {
         "nothing answers at this address; check that the phone is on, in the network, and "
         "listens there"
     ),
-    PhoneProblem.PROBE_FAILED: "it does not answer as needed; run 'farm doctor' on its host",
+    PhoneProblem.PROBE_FAILED: (
+        "it cannot be probed; restart it, or report it with the file of 'farm phone capture'"
+    ),
     PhoneProblem.SAME_SERIAL: "another phone of this host has its serial number; connect only one",
 }
 _STATES = {

@@ -109,6 +109,7 @@ class ReasonCode(StrEnum):
     ENERGY_CHARGER_NOT_READ = "energy_charger_not_read"
     ENERGY_IMPLAUSIBLE = "energy_implausible"
     ENERGY_GAUGE_GUESSED = "energy_gauge_guessed"
+    ENERGY_GAUGE_UNKNOWN = "energy_gauge_unknown"
     ENERGY_GAUGE_SLOW = "energy_gauge_slow"
     ENERGY_PACKAGE_ONLY = "energy_package_only"
     ENERGY_RAILS_ONLY = "energy_rails_only"
@@ -268,6 +269,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.ENERGY_CHARGER_NOT_READ: "no energy: the charger's current could not be read",
     ReasonCode.ENERGY_IMPLAUSIBLE: "no energy: a mean of {power_w:.2f} W is implausible",
     ReasonCode.ENERGY_GAUGE_GUESSED: "coarse energy: sign and unit of the gauge are guessed",
+    ReasonCode.ENERGY_GAUGE_UNKNOWN: (
+        "no energy: the charger supplies the phone, so the unit of the battery's current is unclear"
+    ),
     ReasonCode.ENERGY_GAUGE_SLOW: "coarse energy: the gauge gave {values} values during the run",
     ReasonCode.ENERGY_PACKAGE_ONLY: (
         "the energy is that of the processor package (RAPL), not of the whole computer"
