@@ -14,9 +14,10 @@ reason is said.
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from itertools import islice
+from statistics import NormalDist, fmean, median
 from typing import NamedTuple
 
 DRAWS, DRAWS_MIN, PHONES_DRAWN = 200, 50, 20_000  # many phones are drawn less often
@@ -26,14 +27,18 @@ CELL_SPREAD = 0.6  # of a cell that no phone has run, until the lab has shown it
 PHONE_SPREAD = 0.2  # of a cell that only other phones have run, likewise
 SPREAD_WEIGHT = 4.0  # of these two, in values
 SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
-COMMON_SPREAD = 0.1  # of whatever slows all phones at once, until past errors show it
-PAST_SHARES, PAST_MIN, PAST_MAX = (0.4, 0.55, 0.7, 0.85), 12, 400  # when the past is estimated
+COMMON_SPREAD = 0.1  # of whatever slows all phones at once
+DRIFTS = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)  # of that, variance per usual cycle
+LEVEL_CYCLES, PAUSE_MAX = 400, 5.0  # cycles that show it; in a longer pause it drifts no further
 RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
 INTERRUPTED = 3.0  # times the usual cycle
 INTERRUPTION_PRIOR = (0.8, 25.0)  # events, in so many cycles
 INTERRUPTION_CYCLES, INTERRUPTION_SPREAD = 8.0, 1.0  # usual length in cycles, and its spread
+AT_ONCE = 0.1  # of the usual duration: a shorter attempt failed before it began
+WAITS_MAX = 4.0  # times as long as it has lasted: how long an interruption lasts at most
 OWN_WEIGHT = 2.0  # of the estimate from other phones, in own cycles
 
+NORMAL = NormalDist()
 Cell = tuple[str, str]  # digests of case and condition
 
 
@@ -45,6 +50,12 @@ class EndedAttempt(NamedTuple):
     started_s: float
     ended_s: float
     sweep: str = ""
+    cooldown_s: float = 0.0  # after the start, until the phone was cool enough
+
+    @property
+    def duration_s(self) -> float:
+        """From start to end."""
+        return max(0.001, self.ended_s - self.started_s)
 
 
 class CompetingWork(NamedTuple):
@@ -67,6 +78,7 @@ class SweepRest:
     others: Sequence[CompetingWork] = ()  # sweeps whose runs delay those of this one
     needed: tuple[float, float] = (1.0, 1.0)  # share of the runs left that a stop rule may leave
     since_s: float = -math.inf  # when the sweep was submitted
+    running: Mapping[str, Cell] = field(default_factory=dict)  # by phone: what it does now
 
 
 @dataclass(frozen=True)
@@ -128,10 +140,7 @@ def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
     present = {phone: cells for phone, cells in left.items() if phone not in rest.absent}
     if not present:
         return RemainingTime(0.0, 0.0, 0.0, "", history.count, 0, unknown)
-    works = {
-        phone: _with_others(history, phone, history.work(phone, cells), rest.others)
-        for phone, cells in present.items()
-    }
+    works = {phone: _phone_rest(history, phone, cells, rest) for phone, cells in present.items()}
     likely, early, late, last = _draw_ends(rest, history, works)
     untimed = sum(
         runs
@@ -142,19 +151,39 @@ def estimate_remaining(rest: SweepRest) -> RemainingTime | None:
     return RemainingTime(likely, early, late, last, history.count, untimed, unknown)
 
 
-def _with_others(
-    history: "_CycleHistory", phone: str, own: _Work, others: Sequence[CompetingWork]
-) -> tuple[_Work, _Work]:
-    """Return the work of a phone: its own, and what it does for other sweeps until that ends."""
-    taken = NO_WORK
-    for other in others:
-        work = history.work(phone, other.left.get(phone, {}))
+class _PhoneRest(NamedTuple):
+    """What a phone has left: the cycle under way, and its work after that."""
+
+    log_s: float  # expected logarithm of the cycle under way
+    error: float
+    elapsed_s: float
+    own: _Work
+    taken: _Work  # by other sweeps, until the last own run has ended
+
+
+def _phone_rest(
+    history: "_CycleHistory", phone: str, cells: Mapping[Cell, int], rest: SweepRest
+) -> _PhoneRest:
+    """Return what a phone has left to do, for this sweep and for others."""
+    running = rest.running.get(phone)
+    lefts = [cells, *(other.left.get(phone, {}) for other in rest.others)]
+    place = next((at for at, left in enumerate(lefts) if running and left.get(running)), None)
+    if running is not None and place is not None:
+        log_s, error, _ = history.cycle(phone, running)
+        lefts[place] = {**lefts[place], running: lefts[place][running] - 1}
+    own, taken = history.work(phone, lefts[0]), NO_WORK
+    for other, left in zip(rest.others, lefts[1:], strict=True):
+        work = history.work(phone, left)
         if math.isinf(other.weight):
             taken = taken.plus(work)
         elif work.mean_s:  # sweeps of two owners take turns, depending on what both used before
             share = min(1.0, other.weight * own.mean_s / work.mean_s)
             taken = taken.plus(work.scaled(share, SHARE_SPREAD))
-    return own, taken
+    if place is None:  # which cycle is under way is not known
+        both = own.plus(taken)
+        log_s, error = math.log(both.mean_s / both.cycles), both.cycle_spread
+        own, taken = (each.scaled(max(0.0, 1.0 - 1.0 / both.cycles)) for each in (own, taken))
+    return _PhoneRest(log_s, error, history.elapsed_s(phone, rest.now_s, rest.since_s), own, taken)
 
 
 def needed_share(stop: tuple[int, int] | None, done: int, skipped: int) -> tuple[float, float]:
@@ -175,35 +204,28 @@ def _why_unknown(absent: Mapping[str, str], left: Mapping[str, object]) -> str:
     )
 
 
+class _DrawnLab(NamedTuple):
+    """What all phones share in one draw."""
+
+    level: float  # logarithm of how much slower the lab is
+    doubt: float  # how much wider cycles spread than was seen
+    needed: float  # share of the own runs
+    repeats: float  # attempts that are lost, per run
+    rate: float  # interruptions per cycle
+
+
 def _draw_ends(
-    rest: SweepRest, history: "_CycleHistory", works: Mapping[str, tuple[_Work, _Work]]
+    rest: SweepRest, history: "_CycleHistory", works: Mapping[str, _PhoneRest]
 ) -> tuple[float, float, float, str]:
     """Draw the end of all phones together; return median, 10 %, 90 % and the last phone."""
     rng = random.Random(0)  # the same data give the same estimate
-    elapsed_s = {phone: history.elapsed_s(phone, rest.now_s, rest.since_s) for phone in works}
-    total_s = sum(own.mean_s + taken.mean_s for own, taken in works.values())
-    guessed_s = sum(own.guessed_s + taken.guessed_s for own, taken in works.values())
-    guessed = guessed_s / total_s if total_s else 0.0
-    errors = _past_errors(rest.ended)
-    common = _spread(errors, len(errors), COMMON_SPREAD)
-    common = math.hypot(common, CELL_SPREAD * guessed / 2)
-    share, weight = RETRY_PRIOR
-    attempts = rest.runs_done + rest.attempts_lost
-    lasting = max(0.0, rest.attempts_lost - attempts * history.short / history.count)
-    lost = (lasting + share * weight, rest.runs_done + (1 - share) * weight)
+    labs = _draw_labs(rest, history, works, rng)
     draws = max(DRAWS_MIN, min(DRAWS, PHONES_DRAWN // len(works)))
     ends, lasts = [], Counter[str]()
-    events, cycles = INTERRUPTION_PRIOR
-    for _ in range(draws):
-        rate = rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles))
-        retry = 1.0 / (1.0 - min(0.8, rng.betavariate(*lost)))
-        factor, needed = retry * math.exp(rng.gauss(0.0, common)), rng.uniform(*rest.needed)
-        end_s, phone = 0.0, ""
-        for name, (own, taken) in works.items():
-            work = own.scaled(needed).plus(taken)
-            drawn_s = _draw_phone(work, history.spread, factor, elapsed_s[name], rng)
-            drawn_s += history.draw_interruptions(work, rate, rng)
-            end_s, phone = max((end_s, phone), (drawn_s, name))
+    for lab in islice(labs, draws):
+        end_s, phone = max(
+            (_draw_phone(work, lab, history, rng), name) for name, work in works.items()
+        )
         ends.append(end_s)
         lasts[phone] += 1
     ends.sort()
@@ -211,40 +233,73 @@ def _draw_ends(
     return likely, early, late, lasts.most_common(1)[0][0]
 
 
+def _draw_labs(
+    rest: SweepRest,
+    history: "_CycleHistory",
+    works: Mapping[str, _PhoneRest],
+    rng: random.Random,
+) -> Iterator[_DrawnLab]:
+    """Draw what all phones share, from what the lab has shown so far."""
+    times_s = [work.own.mean_s + work.taken.mean_s for work in works.values()]
+    guessed_s = sum(work.own.guessed_s + work.taken.guessed_s for work in works.values())
+    guessed = guessed_s / sum(times_s) if guessed_s else 0.0
+    common = math.hypot(COMMON_SPREAD, CELL_SPREAD * guessed / 2)
+    levels, weights = history.levels(max(times_s))
+    share, weight = RETRY_PRIOR
+    attempts = rest.runs_done + rest.attempts_lost
+    lasting = max(0.0, rest.attempts_lost - attempts * history.short / history.count)
+    lost = (lasting + share * weight, rest.runs_done + (1 - share) * weight)
+    events, cycles = INTERRUPTION_PRIOR
+    while True:
+        level, error = rng.choices(levels, weights)[0]
+        repeated = min(0.8, rng.betavariate(*lost))
+        yield _DrawnLab(
+            rng.gauss(level, math.hypot(common, error)),
+            math.sqrt(history.degrees / rng.gammavariate(history.degrees / 2, 2.0)),
+            rng.uniform(*rest.needed),
+            repeated / (1.0 - repeated),
+            rng.gammavariate(len(history.excess_s) + events, 1.0 / (history.count + cycles)),
+        )
+
+
 def _draw_phone(
-    work: _Work, spread: float, factor: float, elapsed_s: float, rng: random.Random
+    left: _PhoneRest, lab: _DrawnLab, history: "_CycleHistory", rng: random.Random
 ) -> float:
-    """Draw the time until a phone has ended its runs, of which one has run for some time."""
-    mean_s = work.mean_s * factor
-    spread_log = math.sqrt(math.log1p(work.variance / work.mean_s**2)) if work.mean_s else 0.0
-    total_s = mean_s * math.exp(rng.gauss(-(spread_log**2) / 2, spread_log))
-    cycle_s = total_s / max(1.0, work.cycles)
-    if work.cycles > 1.0:  # which of them is under way is not known
-        cycle_s *= math.exp(rng.gauss(0.0, work.cycle_spread))
-    if elapsed_s <= cycle_s * (1.0 - spread / 2) or elapsed_s == 0.0:
-        return max(0.0, total_s - elapsed_s)
-    # Longer than usual already: the longer it has taken, the longer it may still take.
-    late_s = elapsed_s * min(4.0, 0.5 / (1.0 - rng.random()) - 0.5)
-    return max(0.0, total_s - min(elapsed_s, cycle_s)) + late_s
+    """Draw the time until a phone has ended its runs: the one under way, and those after it."""
+    work, after_s = left.own.scaled(lab.needed).plus(left.taken), 0.0
+    if work.cycles:
+        spread = lab.doubt * math.sqrt(math.log1p(work.variance / work.mean_s**2))
+        after_s = work.mean_s * math.exp(lab.level + rng.gauss(-(spread**2) / 2, spread))
+        after_s += history.draw_interruptions(work, lab.rate, rng)
+    log_s = left.log_s + lab.level
+    end_s = after_s + _draw_current(
+        log_s, lab.doubt * math.hypot(left.error, history.spread), left.elapsed_s, lab.rate, rng
+    )
+    cycles = work.cycles + 1.0
+    due = rng.expovariate(1.0)
+    while due < lab.repeats * cycles:
+        end_s += (after_s + math.exp(log_s)) / cycles
+        due += rng.expovariate(1.0)
+    return end_s
 
 
-def _past_errors(ended: Sequence[EndedAttempt]) -> list[float]:
-    """Return how much longer later cycles were than what was expected of them earlier, as logs."""
-    ordered = sorted(ended, key=lambda item: item.ended_s)[-PAST_MAX:]
-    errors = []
-    for share in PAST_SHARES:
-        cut = int(len(ordered) * share)
-        before = _CycleHistory(ordered[:cut])
-        last, actual_s, expected_s = dict(before.last), 0.0, 0.0
-        for item in ordered[cut:]:
-            since = max(last.get(item.phone, item.started_s), item.started_s - before.usual_s)
-            last[item.phone] = item.ended_s
-            usual_s = math.exp(before.cycle(item.phone, item.cell)[0]) if cut else 0.0
-            if usual_s <= INTERRUPTED * (item.ended_s - since) <= INTERRUPTED**2 * usual_s:
-                actual_s, expected_s = actual_s + item.ended_s - since, expected_s + usual_s
-        if cut >= PAST_MIN and expected_s:
-            errors.append(math.log(actual_s / expected_s))
-    return errors
+def _draw_current(
+    log_s: float, spread: float, elapsed_s: float, rate: float, rng: random.Random
+) -> float:
+    """Draw how much longer the cycle under way takes, which has not ended so far.
+
+    It is a usual one, or one that is interrupted: the longer it has taken, the more likely the
+    latter, and the longer it may still take.
+    """
+    cycle_s = math.exp(log_s)
+    over_s, scale_s = max(0.0, elapsed_s - cycle_s), INTERRUPTION_CYCLES * cycle_s
+    usual = 0.5 * math.erfc((math.log(max(elapsed_s, 1e-9)) - log_s) / spread / math.sqrt(2.0))
+    interrupted = rate * (1.0 + over_s / scale_s) ** -2
+    if rng.random() * (usual + interrupted) < interrupted:
+        waits = min(WAITS_MAX, 1.0 / math.sqrt(1.0 - rng.random()) - 1.0)
+        return max(0.0, cycle_s - elapsed_s) + (scale_s + over_s) * waits
+    above = min(1.0 - 1e-12, max(1e-300, usual * (1.0 - rng.random())))
+    return max(0.0, math.exp(log_s - spread * NORMAL.inv_cdf(above)) - elapsed_s)
 
 
 def _spread(differences: Sequence[float], free: int, before: float) -> float:
@@ -253,24 +308,41 @@ def _spread(differences: Sequence[float], free: int, before: float) -> float:
     return math.sqrt(squares / (free + SPREAD_WEIGHT))
 
 
+def _without_failed_at_once(ended: Sequence[EndedAttempt]) -> list[EndedAttempt]:
+    """Return the attempts in order, without those that say nothing of how long others take."""
+    durations: dict[Cell | str, list[float]] = {}
+    for item in ended:
+        for key in (item.cell, item.cell[1]):
+            durations.setdefault(key, []).append(item.duration_s)
+    usual_s = {key: sorted(values)[3 * len(values) // 4] for key, values in durations.items()}
+    lasting = [
+        item
+        for item in ended
+        if item.duration_s >= AT_ONCE * max(usual_s[item.cell], usual_s[item.cell[1]] / 5)
+    ]
+    return sorted(lasting, key=lambda item: item.ended_s)
+
+
 class _CycleHistory:
     """The cycles of a sweep's phones, and how long further ones are expected to take."""
 
     def __init__(self, ended: Sequence[EndedAttempt]) -> None:
-        self.count = len(ended)
+        lasting = _without_failed_at_once(ended)
+        self.count, self.short = len(ended), len(ended) - len(lasting)
         self.last: dict[str, float] = {}
-        durations = [max(0.001, item.ended_s - item.started_s) for item in ended]
-        self.usual_s = usual_s = median(durations) if durations else 0.0
+        usual_s = median(item.duration_s for item in lasting) if lasting else 0.0
         cycles: dict[tuple[str, Cell], list[float]] = {}
+        self._timeline: list[tuple[float, str, Cell, float]] = []
         begun: set[tuple[str, str]] = set()
-        for item in sorted(ended, key=lambda each: each.ended_s):
-            duration_s = max(0.001, item.ended_s - item.started_s)
+        for item in lasting:
             is_first = (item.phone, item.sweep) not in begun  # the lab may have been idle before
             begun.add((item.phone, item.sweep))
             since = item.started_s if is_first else self.last[item.phone]
-            gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, duration_s))
+            gap_s = min(max(0.0, item.started_s - since), GAP_MAX * max(usual_s, item.duration_s))
+            cycle_s = item.duration_s + gap_s
             self.last[item.phone] = item.ended_s
-            cycles.setdefault((item.phone, item.cell), []).append(duration_s + gap_s)
+            cycles.setdefault((item.phone, item.cell), []).append(cycle_s)
+            self._timeline.append((item.ended_s, item.phone, item.cell, cycle_s))
         usual = self._take_out_interruptions(cycles)
         means = {key: fmean(values) for key, values in usual.items()}
         self._own = {key: (math.log(means[key]), len(values)) for key, values in usual.items()}
@@ -279,7 +351,8 @@ class _CycleHistory:
         ]
         degrees = max(0, len(residuals) - len(usual))
         weighted = sum(residuals) + RUN_SPREAD_WEIGHT * RUN_SPREAD**2
-        self.spread = math.sqrt(math.log1p(weighted / (degrees + RUN_SPREAD_WEIGHT)))
+        self.degrees = degrees + RUN_SPREAD_WEIGHT
+        self.spread = math.sqrt(math.log1p(weighted / self.degrees))
         self._fit_effects()
 
     def _take_out_interruptions(
@@ -296,7 +369,6 @@ class _CycleHistory:
         for (_, condition), values in of_cell.items():
             of_condition.setdefault(condition, []).extend(values)
         self.excess_s: list[float] = []
-        self.short = 0  # attempts that failed at once
         usual: dict[tuple[str, Cell], list[float]] = {}
         for key, values in cycles.items():
             known = values if len(values) > 2 else of_cell[key[1]]
@@ -347,6 +419,32 @@ class _CycleHistory:
         self._of_condition: dict[str, list[float]] = {}
         for (_, condition), effect in self.cells.items():
             self._of_condition.setdefault(condition, []).append(effect)
+
+    def levels(self, ahead_s: float) -> tuple[list[tuple[float, float]], list[float]]:
+        """Return how much slower the lab will be than on average, with its error, as logarithms.
+
+        One answer for each speed at which this may drift, and the likelihood of that speed by all
+        cycles so far (a Kalman filter of a random walk).
+        """
+        usual_s = median(cycle_s for *_, cycle_s in self._timeline)
+        residuals = []
+        for ended_s, phone, cell, cycle_s in self._timeline[-LEVEL_CYCLES:]:
+            expected_s = math.exp(self.cells[cell] + self._phones[phone])
+            if expected_s < INTERRUPTED * cycle_s < INTERRUPTED**2 * expected_s:
+                residuals.append((ended_s / usual_s, math.log(cycle_s / expected_s)))
+        noise = self.spread**2 + self._phone_spread**2
+        levels, scores = [], []
+        for drift in DRIFTS:
+            level, error, score, last = 0.0, COMMON_SPREAD**2, 0.0, math.inf
+            for at, residual in residuals:
+                error += drift * max(0.0, min(PAUSE_MAX, at - last))
+                last, total = at, error + noise
+                score -= 0.5 * (math.log(total) + (residual - level) ** 2 / total)
+                level += error / total * (residual - level)
+                error *= noise / total
+            levels.append((level, math.sqrt(error + drift * ahead_s / usual_s / 3)))
+            scores.append(score)
+        return levels, [math.exp(score - max(scores)) for score in scores]
 
     def elapsed_s(self, phone: str, now_s: float, since_s: float) -> float:
         """Return how long ago the last cycle of a phone ended, or the sweep began."""

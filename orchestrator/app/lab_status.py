@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.eta import (
+    Cell,
     CompetingWork,
     EndedAttempt,
     RemainingTime,
@@ -102,6 +103,7 @@ class LabPoller:
         self._shown = ("", False)
         self._progress: Callable[[], SweepProgress] | None = None
         self._absent: dict[str, str] = {}
+        self._running: dict[str, Cell] = {}
         self._others: tuple[SweepSummary, ...] = ()  # with runs left
 
     def follow(self, sweep: str) -> None:
@@ -121,13 +123,16 @@ class LabPoller:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
         self._absent = absent_phones(phones)
+        self._running = {phone.serial: phone.lease.cell for phone in phones if phone.lease}
         self._others = tuple(
             item for item in others if item.state is SweepState.ACTIVE and item.left
         )
         if self._progress is None or shown != self._shown:
             self._shown = shown  # a finished sweep bypasses the rate limit: its end is shown
             reader = _SweepProgress(self._db, sweeps[0])
-            self._progress = RateLimited(lambda: reader.read(self._absent, self._others))
+            self._progress = RateLimited(
+                lambda: reader.read(self._absent, self._running, self._others)
+            )
         progress = self._progress()
         queued = progress.queued
         phones = tuple(
@@ -180,14 +185,21 @@ class _SweepProgress:
         self._stop = sweep_queries.stop_rule_limits(db, sweep)
         self._failures: tuple[int, tuple[FailureGroup, ...]] = (0, ())
 
-    def read(self, absent: Mapping[str, str], others: Sequence[SweepSummary]) -> SweepProgress:
+    def read(
+        self,
+        absent: Mapping[str, str],
+        running: Mapping[str, Cell],
+        others: Sequence[SweepSummary],
+    ) -> SweepProgress:
         """Return the current progress; `absent` are the phones that get no runs, and why."""
         new = newest_timings(self._db, TIMINGS_MAX, COUNTED, after=self._last_report)
         for timing in reversed(new):
             self._last_report = timing.report
             cell = (timing.case_digest, timing.condition_digest)
             times = (timing.started_at_s, timing.ended_at_s)
-            self._ended.append(EndedAttempt(timing.phone, cell, *times, timing.sweep))
+            self._ended.append(
+                EndedAttempt(timing.phone, cell, *times, timing.sweep, timing.cooldown_s)
+            )
             self._attempts += timing.sweep == self._sweep
         cells = self._matrix.read()
         counts = Counter[RunState]()
@@ -211,6 +223,7 @@ class _SweepProgress:
             ],
             needed_share(self._stop, counts[RunState.DONE], counts[RunState.SKIPPED]),
             self._summary.created_at.timestamp(),
+            running,
         )
         rest_time = estimate_remaining(rest)
         return SweepProgress(cells, self._failure_groups(cells), rest_time, queued, now_s)
@@ -237,7 +250,7 @@ def weight_against(own: SweepSummary, other: SweepSummary) -> float:
 
 
 def absent_phones(phones: Sequence[KnownPhone]) -> dict[str, str]:
-    """Return the phones that get no runs until somebody or a check returns them, and why."""
+    """Return the phones that get no runs until a person or a check returns them, and why."""
     absent = {phone.serial: "reserved" for phone in phones if phone.reserved_by}
     for phone in phones:
         if phone.status.state is PhoneState.AWAY:

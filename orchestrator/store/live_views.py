@@ -47,11 +47,11 @@ class PhoneCache:
 
 
 class LeaseCache:
-    """Every lease; the label of a trial is computed once."""
+    """Every lease; the label and the cell of a trial are read once."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._labels: dict[str, str] = {}
+        self._trials: dict[str, tuple[str, tuple[str, str]]] = {}
 
     def read(self) -> dict[str, Lease]:
         """Return every lease, by phone."""
@@ -60,11 +60,16 @@ class LeaseCache:
             rows = connection.execute(
                 select(*(run.c[name] for name in names)).where(run.c.state == RunState.LEASED)
             ).all()
-            new = {row.trial for row in rows} - self._labels.keys()
+            new = {row.trial for row in rows} - self._trials.keys()
             if new:
-                columns = (trial.c.id, trial.c.case, trial.c.condition)
-                trials = connection.execute(select(*columns).where(trial.c.id.in_(new))).all()
-                self._labels |= {row.id: trial_label(row.case, row.condition) for row in trials}
+                trials = connection.execute(select(trial).where(trial.c.id.in_(new))).all()
+                self._trials |= {
+                    row.id: (
+                        trial_label(row.case, row.condition),
+                        (row.case_digest, row.condition_digest),
+                    )
+                    for row in trials
+                }
         return {
             row.phone: Lease(
                 sweep=row.sweep,
@@ -73,9 +78,11 @@ class LeaseCache:
                 block=row.block,
                 attempt=row.attempt,
                 until=row.lease_until,
-                label=self._labels.get(row.trial, row.trial),
+                label=label,
+                cell=cell,
             )
             for row in rows
+            for label, cell in [self._trials.get(row.trial, (row.trial, ("", "")))]
         }
 
 

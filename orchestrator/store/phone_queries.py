@@ -24,6 +24,7 @@ class Lease:
     attempt: int
     until: float
     label: str
+    cell: tuple[str, str] = ("", "")  # digests of case and condition
 
 
 @dataclass(frozen=True)

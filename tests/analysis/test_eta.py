@@ -92,6 +92,35 @@ def test_every_cell_and_every_phone_has_its_own_duration() -> None:
     assert 1000 < shown.likely_s < 4500
 
 
+def test_attempts_that_fail_at_once_say_nothing_of_the_others() -> None:
+    ended = attempts("a", COLD, 10.0, 6)
+    failed = [EndedAttempt("a", COLD, number, number + 0.01) for number in range(8)]
+    shown = estimate({"a": {COLD: 10}}, [*ended, *failed], now_s=8.0, runs_done=6)
+    assert 80 < shown.likely_s < 130
+
+
+def test_a_lab_that_became_slower_is_expected_to_stay_slow() -> None:
+    usual = [EndedAttempt(p, COLD, 10 * n, 10 * n + 10) for n in range(20) for p in "ab"]
+    slower = [EndedAttempt(p, COLD, 180 + 20 * n, 200 + 20 * n) for n in range(1, 11) for p in "ab"]
+    before = estimate({"a": {COLD: 20}}, usual, now_s=200.0)
+    after = estimate({"a": {COLD: 20}}, [*usual, *slower], now_s=400.0)
+    assert before.likely_s == pytest.approx(200, rel=0.15)
+    assert after.likely_s > 320
+    assert after.late_s / after.early_s > before.late_s / before.early_s
+
+
+def test_the_run_under_way_is_known() -> None:
+    ended = [*attempts("a", COLD, 10.0, 20), *attempts("b", LONG, 100.0, 20)]
+    ended += [*attempts("b", COLD, 10.0, 20), *attempts("a", LONG, 100.0, 20)]
+    left = {"a": {COLD: 1, LONG: 1}}
+    long_one = estimate(left, ended, now_s=60.0, running={"a": LONG})
+    short_one = estimate(left, ended, now_s=60.0, running={"a": COLD})
+    elsewhere = estimate(left, ended, now_s=60.0, running={"a": ("other", "cold")})
+    assert long_one.likely_s == pytest.approx(50, rel=0.4)
+    assert short_one.likely_s > 1.5 * long_one.likely_s  # overdue
+    assert elsewhere == estimate(left, ended, now_s=60.0)
+
+
 def test_runs_that_had_to_be_repeated_are_expected_again() -> None:
     ended = attempts("a", COLD, 10.0, 40)
     none = estimate({"a": {COLD: 10}}, ended, runs_done=40)
