@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.export.report.charts import draw_interval, panels_size, place_panels
 from orchestrator.export.report.svg import (
     LETTER,
+    NAME_LETTER,
     Drawing,
     Picture,
+    fit_text,
     format_short,
     legend_height,
     tooltip,
@@ -17,8 +19,8 @@ from workloads.text import safe_text
 
 SHADES = 9
 CELL_HEIGHT, CELL_WIDTH_MIN = 30, 46
-BAR_HEIGHT, GROUP_GAP, VALUE_WIDTH = 14, 20, 92
-BARS_WIDTH = 300
+BAR_HEIGHT, GROUP_GAP, VALUE_WIDTH = 14, 20, 116
+BARS_WIDTH = 320
 NAME_MAX = 22
 
 
@@ -33,6 +35,11 @@ class CellMark:
     why: str = ""
     source: str = ""
 
+    def times(self, factor: float) -> "CellMark":
+        """Return the same in another unit."""
+        value, low, high = (v and v * factor for v in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
+
 
 @dataclass(frozen=True)
 class CellPanel:
@@ -41,6 +48,11 @@ class CellPanel:
     title: str
     phone: str
     cells: Mapping[tuple[int, int], CellMark]
+
+    def turned(self) -> "CellPanel":
+        """Return the same cells with rows and columns exchanged."""
+        cells = {(column, row): mark for (row, column), mark in self.cells.items()}
+        return CellPanel(self.title, self.phone, cells)
 
 
 @dataclass(frozen=True)
@@ -53,21 +65,31 @@ class CellNames:
     columns: Sequence[str]
     value_title: str
 
+    def turned(self) -> "CellNames":
+        """Return the same names with rows and columns exchanged."""
+        rows, columns = (self.rows_title, self.rows), (self.columns_title, self.columns)
+        return CellNames(*columns, *rows, self.value_title)
+
 
 def draw_heat_map(label: str, panels: Sequence[CellPanel], names: CellNames) -> Drawing:
     """Draw a table of shades per phone; the darker a cell, the larger its value."""
-    rows, columns = ([safe_text(name, NAME_MAX) for name in n] for n in (names.rows, names.columns))
+    if _is_longer(names.columns, names.rows):
+        names, panels = names.turned(), [panel.turned() for panel in panels]
+    rows, columns = (
+        [fit_text(name, NAME_MAX * LETTER) for name in n] for n in (names.rows, names.columns)
+    )
     left = LETTER * max(map(len, [*rows, names.rows_title])) + 10
     cell = max(CELL_WIDTH_MIN, LETTER * max(map(len, columns)) + 8)
-    width = left + cell * len(columns) + 14
+    width = left + max(cell * len(columns), LETTER * len(names.columns_title)) + 14
     height = 52 + CELL_HEIGHT * len(rows) + 16
     all_width, all_height = panels_size(len(panels), width, height)
-    all_width = max(all_width, 330.0)
+    all_width = max(all_width, 330.0, 18 * SHADES + 8 + LETTER * len(names.value_title))
     values = [mark.value for panel in panels for mark in panel.cells.values() if mark.value]
     low, high = min(values, default=1.0), max(values, default=1.0)
     picture = Picture(all_height + 44, label, all_width)
     for panel, place in zip(panels, place_panels(len(panels), width, height), strict=True):
-        picture.text(place.left, place.top + 12, safe_text(panel.title, 40), "name")
+        title = fit_text(panel.title, width - 8, NAME_LETTER)
+        picture.text(place.left, place.top + 12, title, "name")
         picture.text(place.left, place.top + 44, names.rows_title, "title")
         middle = place.left + left + cell * len(columns) / 2
         picture.text(middle, place.top + 29, names.columns_title, "title", "middle")
@@ -82,6 +104,16 @@ def draw_heat_map(label: str, panels: Sequence[CellPanel], names: CellNames) -> 
             _draw_cell(picture, (x, y, cell), mark, _shade(mark.value, low, high), panel.phone)
     _draw_scale(picture, all_height, names.value_title, low, high)
     return Drawing(picture.svg(), *_cell_table(panels, names))
+
+
+def _is_longer(columns: Sequence[str], rows: Sequence[str]) -> bool:
+    """Whether the names of columns are the longer ones, and too long to stand side by side."""
+    longest = max(map(len, columns))
+    return LETTER * longest + 8 > CELL_WIDTH_MIN and longest > max(map(len, rows))
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:.2f}" if 0.01 <= ratio < 1000 else format_short(ratio)
 
 
 def _shade(value: float | None, low: float, high: float) -> int:
@@ -146,11 +178,12 @@ def draw_grouped_bars(label: str, panels: Sequence[CellPanel], names: CellNames)
     ends = [mark.high or mark.value for p in panels for mark in p.cells.values() if mark.value]
     scale = (BARS_WIDTH - VALUE_WIDTH) / max((end for end in ends if end), default=1.0)
     for panel, place in zip(panels, place_panels(len(panels), BARS_WIDTH, height), strict=True):
-        picture.text(place.left, place.top + 12, safe_text(panel.title, 40), "name")
+        title = fit_text(panel.title, BARS_WIDTH - 8, NAME_LETTER)
+        picture.text(place.left, place.top + 12, title, "name")
         for row, name in enumerate(names.rows):
             top = place.top + 26 + group * row
             group_name = f"{names.rows_title}: {name}" if names.rows_title else ""
-            picture.text(place.left, top + 8, safe_text(group_name, 44), "tick")
+            picture.text(place.left, top + 8, fit_text(group_name, BARS_WIDTH - 8), "tick")
             first = panel.cells.get((row, 0))
             for column in range(len(names.columns)):
                 if mark := panel.cells.get((row, column)):
@@ -191,5 +224,5 @@ def _draw_bar(
         draw_interval(picture, x + max(0.0, mark.low) * scale, x + end, y + BAR_HEIGHT / 2)
     ratio = ""
     if column and first is not None and first.value:
-        ratio = f" ({mark.value / first.value:.2f} ×)"
+        ratio = f" ({_ratio_text(mark.value / first.value)} ×)"
     picture.text(x + end + 6, y + 11, f"{format_short(mark.value)}{ratio}", "tick")

@@ -5,7 +5,7 @@ panel per phone. Every mark is one cell on one phone; nothing is averaged over a
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 
@@ -29,7 +29,14 @@ from orchestrator.export.report.axis_charts import (
     draw_heat_map,
 )
 from orchestrator.export.report.charts import Mark, Panel, Series, draw_chart
-from orchestrator.export.report.report_data import Card, ReportData, Section, metric_text, unit_of
+from orchestrator.export.report.report_data import (
+    Card,
+    ReportData,
+    Section,
+    metric_text,
+    readable_unit,
+    unit_of,
+)
 from orchestrator.export.report.svg import Drawing, PlotAxis, build_axis
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.metrics import METRICS
@@ -129,16 +136,26 @@ def axis_section(data: ReportData) -> Section:
 def _questions(data: ReportData, plan: PicturePlan) -> Iterator[tuple[str, str, list[AxisPoint]]]:
     """Yield every quantity that is shown: a title, its axis title, and its points."""
     times = [g for protocol, metric in HEADLINES.items() for g in data.groups_of(protocol, metric)]
-    yield "step time", "step time, ms", _points(data, times, "ms")
+    yield _question("step time", "ms", "", _points(data, times, "ms"))
     if any(ENERGY in run.metrics for run in data.runs):
         energies = [g for protocol in HEADLINES for g in data.groups_of(protocol, ENERGY)]
-        yield "energy", "energy per sample, mJ", _points(data, energies, unit_of(ENERGY))
+        points = _points(data, energies, unit_of(ENERGY))
+        yield _question("energy per sample", unit_of(ENERGY), "", points)
     for metric, title in BATCH_METRICS.items() if plan.first.name == "batch_size" else ():
         groups = [g for protocol in HEADLINES for g in data.groups_of(protocol, metric)]
         better = "higher" if METRICS[metric].higher_is_better else "lower"
         if any(group.rows for group in groups):
-            value_title = f"{title}, {unit_of(metric)} ({better} is better)"
-            yield title, value_title, _points(data, groups, unit_of(metric))
+            points = _points(data, groups, unit_of(metric))
+            yield _question(title, unit_of(metric), f" ({better} is better)", points)
+
+
+def _question(
+    title: str, unit: str, note: str, points: list[AxisPoint]
+) -> tuple[str, str, list[AxisPoint]]:
+    """Return a quantity in the unit in which its values have few digits."""
+    shown, factor = readable_unit(unit, (point.mark.value or 0.0 for point in points))
+    points = [replace(point, mark=point.mark.times(factor)) for point in points]
+    return title, f"{title}, {shown}{note}", points
 
 
 def _points(data: ReportData, groups: Sequence[FleetGroup], unit: str) -> list[AxisPoint]:
@@ -248,19 +265,13 @@ def _draw_lines(
     known = [point for point in points if point.mark.value and point.mark.value > 0]
     numbers = sorted({float(point.settings[plan.first.name]) for point in known})
     spread = build_axis(plan.first.title, numbers, log=numbers[0] > 0)
-    x = PlotAxis(spread.title, spread.low, spread.high, spread.log, _apart(tuple(numbers)))
+    x = PlotAxis(spread.title, spread.low, spread.high, spread.log, tuple(numbers))
     y = build_axis(value_title, [point.mark.value or 0.0 for point in known], log=True)
     panels = [
         Panel(data.names[phone], [s for s in _lines(plan, known, phone) if s.marks])
         for phone in phones
     ]
     return draw_chart(f"{value_title} over {plan.first.title}", panels, x, y)
-
-
-def _apart(numbers: tuple[float, ...]) -> tuple[float, ...]:
-    """Return at most six of the values, so that the ticks do not overlap."""
-    step = -(-len(numbers) // 6)
-    return numbers[::step]
 
 
 def _lines(plan: PicturePlan, points: Sequence[AxisPoint], phone: str) -> Iterator[Series]:

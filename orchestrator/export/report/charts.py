@@ -7,6 +7,8 @@ from itertools import pairwise
 from orchestrator.export.report.svg import (
     BOTTOM,
     LEFT,
+    LETTER,
+    NAME_LETTER,
     RIGHT,
     TOP,
     WIDE_WIDTH,
@@ -16,17 +18,18 @@ from orchestrator.export.report.svg import (
     PlotAxis,
     axis_from_zero,
     build_axis,
+    fit_text,
     format_coordinate,
     format_short,
     legend_height,
     tooltip,
 )
-from workloads.text import safe_text
 from workloads.units import format_ms
 
 NOTE_WIDTH = 150  # for the text beside a bar
 NAMES_WIDTH = 180.0  # for names on each side of a wide chart
-PANEL_WIDTH, PANEL_HEIGHT, PANELS_IN_ROW = 250, 200, 3
+PANEL_WIDTH, PANEL_HEIGHT = 250, 200
+ROW_WIDTH = 960  # of panels side by side; a wider image is too small to read
 DOTS_MAX = 40  # a line with more points has marks on some of them only
 MARKS_ON_LINE = 6
 
@@ -74,15 +77,19 @@ class PanelPlace:
 
 def place_panels(count: int, width: float, height: float) -> Iterator[PanelPlace]:
     """Place panels in rows; a single one has the width of a card."""
-    columns = min(count, PANELS_IN_ROW)
     for index in range(count):
-        row, column = divmod(index, columns)
+        row, column = divmod(index, _columns(count, width))
         yield PanelPlace(column * width, row * height, width, height)
 
 
 def panels_size(count: int, width: float, height: float) -> tuple[float, float]:
     """Return the size of all panels together."""
-    return width * min(count, PANELS_IN_ROW), height * -(-count // PANELS_IN_ROW)
+    columns = _columns(count, width)
+    return width * columns, height * -(-count // columns)
+
+
+def _columns(count: int, width: float) -> int:
+    return max(1, min(count, int(ROW_WIDTH // width)))
 
 
 def draw_chart(label: str, panels: Sequence[Panel], x: PlotAxis, y: PlotAxis) -> Drawing:
@@ -114,17 +121,23 @@ def _draw_frame(picture: Picture, place: PanelPlace, title: str, x: PlotAxis, y:
     left, right = place.left + LEFT, place.left + place.width - RIGHT
     top, bottom = place.top + TOP + 12 * bool(title), place.top + place.height - BOTTOM
     if title:
-        picture.text(place.left, place.top + 11, safe_text(title, 40), "name")
-    picture.text(place.left, top - 11, y.title, "title")
+        shown = fit_text(title, place.width - 8, NAME_LETTER)
+        picture.text(place.left, place.top + 11, shown, "name")
+    picture.text(place.left, top - 11, fit_text(y.title, place.width), "title")
     for value in y.ticks:
         height = y.position(value, bottom, top)
         picture.line(left, height, right, height, "grid")
         picture.text(left - 5, height + 3.5, format_short(value), "tick", "end")
+    free = place.left  # where the last label ends
     for value in x.ticks:
-        at = x.position(value, left, right)
+        at, label = x.position(value, left, right), format_short(value)
         picture.line(at, bottom, at, bottom + 4, "grid")
-        picture.text(at, bottom + 15, format_short(value), "tick", "middle")
-    picture.text((left + right) / 2, bottom + 29, x.title, "title", "middle")
+        half = LETTER * len(label) / 2
+        if at - half >= free and at + half <= place.left + place.width:
+            picture.text(at, bottom + 15, label, "tick", "middle")
+            free = at + half + 4
+    shown = fit_text(x.title, right - left + RIGHT)
+    picture.text((left + right) / 2, bottom + 29, shown, "title", "middle")
 
 
 def _draw_series(
@@ -171,7 +184,8 @@ def draw_bars(label: str, bars: Sequence[Bar], title: str) -> Drawing:
     most = max([bar.high or bar.value for bar in bars] + [bar.value for bar in bars])
     for index, bar in enumerate(bars):
         top = index * row_height
-        picture.text(0, top + 13, bar.name, "name")
+        name_width = picture.width - NAME_LETTER * (len(bar.shown) + 2)
+        picture.text(0, top + 13, fit_text(bar.name, name_width, NAME_LETTER), "name")
         picture.text(picture.width, top + 13, bar.shown, "value", "end")
         scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
         picture.add(
@@ -181,7 +195,7 @@ def draw_bars(label: str, bars: Sequence[Bar], title: str) -> Drawing:
             width=max(1.0, bar.value * scale),
             height=11.0,
             rx=2,
-            class_=f"fill p{bar.colour}",
+            class_=f"fill p{bar.colour % 10}",
             data_phone=bar.phone,
         )
         if bar.low is not None and bar.high is not None:
@@ -221,7 +235,7 @@ def draw_stacked_bars(
     picture = Picture(below + legend_height(list(entries), WIDTH), label)
     for index, (name, phone, parts) in enumerate(rows):
         top, x = index * height, 0.0
-        picture.text(0, top + 12, name, "name")
+        picture.text(0, top + 12, fit_text(name, picture.width, NAME_LETTER), "name")
         whole = sum(part.share for part in parts) or 1.0
         for part in parts:
             width = part.share / whole * picture.width
@@ -272,7 +286,7 @@ def draw_lanes(label: str, lanes: Sequence[Lane]) -> Drawing:
     right = picture.width - RIGHT
     for index, lane in enumerate(lanes):
         bottom = index * height + height - 3
-        picture.text(0, bottom - 9, lane.name, "tick")
+        picture.text(0, bottom - 9, fit_text(lane.name, left), "tick")
         if lane.unit:
             picture.text(0, bottom + 1, f"up to {format_short(lane.top)} {lane.unit}", "tick")
         for number, segment in enumerate(lane.segments):
@@ -319,14 +333,14 @@ def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, st
     labels = [_spread_labels([pair[side] for pair in ends], bottom) for side in (0, 1)]
     for index, (name, phone, colour, before, after, tip) in enumerate(rows):
         start, end = ends[index]
-        picture.line(left, start, right, end, f"stroke thick p{colour}", phone)
+        picture.line(left, start, right, end, f"stroke thick p{colour % 10}", phone)
         for x, y in ((left, start), (right, end)):
             picture.mark(x, y, colour, tip, phone)
-        short_name = safe_text(name, 23)
-        text = f"{short_name} {format_ms(before)}"
-        picture.text(left - 9, labels[0][index] + 4, text, "tick", "end")
-        text = f"{format_ms(after)} {short_name}"
-        picture.text(right + 9, labels[1][index] + 4, text, "tick")
+        for side, value in enumerate((format_ms(before), format_ms(after))):
+            short = fit_text(name, NAMES_WIDTH - 9 - LETTER * (len(value) + 1))
+            text, x = (f"{value} {short}", right + 9) if side else (f"{short} {value}", left - 9)
+            anchor = "" if side else "end"
+            picture.text(x, labels[side][index] + 4, text, "tick", anchor)
     headings = ("phone", "cold, ms per step", "after ten minutes, ms per step")
     return Drawing(picture.svg(), headings, tuple((row[0], row[3], row[4]) for row in rows))
 

@@ -1,9 +1,9 @@
 """The data that all sections of a report use: the runs, and a name and a colour for each phone."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 
 from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
@@ -16,7 +16,9 @@ from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
 from workloads.units import format_ms
 
-COLOURS = 10
+LARGE, SMALL = 1e4, 0.1  # values beyond are shown with another prefix of their unit
+_LARGER, _SMALLER = {"ms": "s", "mJ": "J"}, {"ms": "µs", "mJ": "µJ"}
+COLOURS = 70  # ten colours with seven shapes
 
 
 @dataclass(frozen=True)
@@ -160,13 +162,23 @@ def collect_report_data(given: ReportInput) -> ReportData:
     models |= {
         failed.phone: failed.phone for failed in given.failures if failed.phone not in models
     }
-    counts = Counter(models.values())
+    same: dict[str, list[str]] = {}
+    for phone, model in sorted(models.items()):
+        same.setdefault(model, []).append(phone)
     names = {
-        phone: model if counts[model] == 1 else f"{model} ({safe_text(phone, 24)})"
-        for phone, model in sorted(models.items())
+        phone: model if len(phones) == 1 else f"{safe_text(model, 24)} ({_serial(phone, phones)})"
+        for model, phones in same.items()
+        for phone in phones
     }
     colours = {phone: index % COLOURS for index, phone in enumerate(names)}
     return ReportData(**vars(given), names=names, colours=colours)
+
+
+def _serial(phone: str, phones: Sequence[str]) -> str:
+    """Return the part of a serial number in which phones of one model differ."""
+    columns = zip(*phones, strict=False)
+    same = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+    return safe_text(phone, 14) if same <= 3 else f"…{safe_text(phone[same - 3 :], 13)}"
 
 
 def metric_text(row: FleetRow, unit: str) -> str:
@@ -176,6 +188,16 @@ def metric_text(row: FleetRow, unit: str) -> str:
     shown = interval if known else f"{interval} in these runs; the model's error is unknown"
     runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
     return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {row.provenance})"
+
+
+def readable_unit(unit: str, values: Iterable[float]) -> tuple[str, float]:
+    """Return the unit in which all values have few digits, and the factor that converts to it."""
+    known = [value for value in values if value > 0]
+    if known and min(known) >= LARGE and unit in _LARGER:
+        return _LARGER[unit], 1e-3
+    if known and max(known) < SMALL and unit in _SMALLER:
+        return _SMALLER[unit], 1e3
+    return unit, 1.0
 
 
 def unit_of(metric: str) -> str:

@@ -25,6 +25,7 @@ from workloads.text import natural_sort_key
 
 POINTS_MAX = 240
 OPS_SHOWN = 10
+LINES_MAX = 10  # phones in one chart; more cannot be distinguished
 OTHERS_MAX = 0.20  # share of a step; more is listed by the kind of the operations
 
 
@@ -110,7 +111,7 @@ def _op_tip(data: ReportData, run: MeasuredRun, op: OpRow) -> str:
 
 
 def step_section(data: ReportData) -> Section:
-    """Show one mean step per case: its operations, and what cores, GPU and power did meanwhile."""
+    """Show one mean step per case: its operations, and what cores, GPU and power did in it."""
     best: dict[str, TracedRun] = {}
     for run, telemetry in data.telemetry:
         ops = op_rows(telemetry) if run.valid else ()
@@ -133,14 +134,14 @@ def step_section(data: ReportData) -> Section:
         "One step over time",
         "The mean of all steps of one run per case. Lanes below the operations show the load of "
         "cores and GPU and the power that were attributed to each operation; paler parts could "
-        "not be told apart from their neighbours.",
+        "not be distinguished from their neighbours.",
         cards=tuple(cards),
         note="" if cards else "No traced run has sensors that were sampled often enough.",
     )
 
 
 def _resolved(ops: Sequence[OpRow]) -> float:
-    """Return the share of a step whose operations were told apart."""
+    """Return the share of a step whose operations were distinguished."""
     return sum(op.share for op in ops if op.method in (OpMethod.READINGS, OpMethod.REGRESSION))
 
 
@@ -198,7 +199,12 @@ def trace_section(data: ReportData) -> Section:
             seen.add((label, run.phone))
             long_runs.setdefault(label, []).append((run, telemetry))
     cards = []
-    for label, runs in sorted(long_runs.items(), key=lambda item: natural_sort_key(item[0])):
+    pieces = (
+        (label, runs[begin : begin + LINES_MAX])
+        for label, runs in sorted(long_runs.items(), key=lambda item: natural_sort_key(item[0]))
+        for begin in range(0, len(runs), LINES_MAX)
+    )
+    for label, runs in pieces:
         for title, unit, read in _QUANTITIES:
             series = [
                 Series(data.names[run.phone], run.phone, data.colours[run.phone], marks)

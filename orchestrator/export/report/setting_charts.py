@@ -1,6 +1,5 @@
 """Report sections on time against energy, and on processors."""
 
-from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
 
@@ -16,7 +15,7 @@ from orchestrator.export.report.charts import (
     draw_chart,
     draw_stacked_bars,
 )
-from orchestrator.export.report.report_data import Card, ReportData, Section
+from orchestrator.export.report.report_data import Card, ReportData, Section, readable_unit
 from orchestrator.export.report.svg import Drawing, build_axis, format_short
 from workloads.protocol.condition import Protocol
 from workloads.text import natural_sort_key
@@ -32,12 +31,21 @@ def pareto_section(data: ReportData) -> Section:
         points = list(group)
         if len(points) < 2:
             continue
-        x = build_axis("step time, ms", [point.time_ms for point in points], log=True)
-        y = build_axis("energy per sample, mJ", [point.energy_mj for point in points], log=True)
-        series = [_phone_points(data, phone, points) for phone in data.names]
+        time, time_factor = readable_unit("ms", (point.time_ms for point in points))
+        energy, energy_factor = readable_unit("mJ", (point.energy_mj for point in points))
+        marks = {
+            point: _mark(point, point.time_ms * time_factor, point.energy_mj * energy_factor)
+            for point in points
+        }
+        x = build_axis(f"step time, {time}", [mark.x for mark in marks.values()], log=True)
+        y = build_axis(f"energy per sample, {energy}", [m.y for m in marks.values()], log=True)
         front = pareto_front(points)
-        line = Series("Pareto front", "", 9, [_mark(point) for point in front])
-        shown = [line, *(one for one in series if one.marks)]
+        line = Series("Pareto front", "", 9, [marks[point] for point in front])
+        shown = [line]
+        for phone in data.names:
+            own = [mark for point, mark in marks.items() if point.phone == phone]
+            name, colour = data.names[phone], data.colours[phone]
+            shown += [Series(name, phone, colour, own, joined=False)] if own else []
         drawing = draw_chart("time and energy", [Panel("", shown)], x, y)
         best = ", ".join(f"{data.names[point.phone]} {point.setting}" for point in front[:4])
         text = f"On the Pareto front, fastest first: {best}{' …' if len(front) > 4 else ''}"
@@ -67,17 +75,12 @@ def _coarse_text(data: ReportData) -> str:
     return f" Left out, because the gauge was too slow for the run: {names}."
 
 
-def _phone_points(data: ReportData, phone: str, points: Sequence[OperatingPoint]) -> Series:
-    marks = [_mark(point) for point in points if point.phone == phone]
-    return Series(data.names[phone], phone, data.colours[phone], marks, joined=False)
-
-
-def _mark(point: OperatingPoint) -> Mark:
+def _mark(point: OperatingPoint, x: float, y: float) -> Mark:
     tip = (
         f"{point.model}, {point.setting}: {format_short(point.time_ms)} ms per step, "
         f"{format_short(point.energy_mj)} mJ per sample ({point.provenance})"
     )
-    return Mark(point.time_ms, point.energy_mj, tip, source=str(point.provenance))
+    return Mark(x, y, tip, source=str(point.provenance))
 
 
 def processor_section(data: ReportData) -> Section:

@@ -1,4 +1,4 @@
-"""Draws SVG images: axes, marks, legends, and the image as a file of its own.
+"""Draws SVG images: axes, marks, legends, and the image as a separate file.
 
 Every image has its axis titles, its units and its legend inside, and its values as a table, so that
 both can be taken out of the page. Marks have a `<title>`, which works without scripts, and the
@@ -16,11 +16,11 @@ from markupsafe import Markup
 from workloads.text import safe_text
 
 WIDTH = 360
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 24, 36
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 24, 36
 WIDE_WIDTH = 470
 ATTRIBUTE_MAX = 100_000  # characters; the points of a line are long
-LETTER = 6.1  # width of a letter at the size of ticks
-LEGEND_HEIGHT = 15
+LETTER, NAME_LETTER = 6.1, 7.0  # width of a letter at the size of ticks, and of names
+LEGEND_HEIGHT, LEGEND_LETTERS = 15, 40
 
 CsvValue = str | int | float | None
 
@@ -48,10 +48,19 @@ def format_short(value: float) -> str:
     """Format a value with three significant digits, without trailing zeros."""
     if value == 0:
         return "0"
-    if abs(value) >= 1000:
+    if 1000 <= abs(value) < 999_999.5:
         return f"{value:,.0f}"
-    text = f"{value:.3g}"
-    return text if "e" not in text else f"{value:.1e}"
+    digits, _, exponent = f"{value:.3g}".partition("e")
+    return f"{digits}e{int(exponent)}" if exponent else digits
+
+
+def fit_text(text: str, width: float, letter: float = LETTER) -> str:
+    """Shorten a text to a width in its middle: serial numbers and parameters are at its end."""
+    plain, most = safe_text(text), max(3, int(width / letter))
+    if len(plain) <= most:
+        return plain
+    tail = (most - 1) // 2
+    return f"{plain[: most - 1 - tail]}…{plain[-tail:]}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,8 @@ class Picture:
                 self.add(
                     *("rect", ""), x=x, y=middle - 5, width=14, height=10, class_=f"{kind}{colour}"
                 )
-            self.text(x + (27 if kind == "mark" else 19), middle + 3.5, name, "tick")
+            shown = fit_text(name, LEGEND_LETTERS * LETTER)
+            self.text(x + (27 if kind == "mark" else 19), middle + 3.5, shown, "tick")
 
     def mark(self, x: float, y: float, colour: int, tip: str = "", phone: str = "") -> None:
         """Add a mark whose shape belongs to its colour."""
@@ -178,7 +188,8 @@ class Picture:
         """Return the whole image."""
         box = f"0 0 {format_coordinate(self.width)} {format_coordinate(self.height)}"
         label = escape_text(self.label)
-        wide = ' class="broad"' if self.width > WIDE_WIDTH else ""
+        is_broad = self.width > WIDE_WIDTH  # shown in its own size, so that it can be read
+        wide = f' class="broad" width="{self.width:.0f}"' if is_broad else ""
         # Everything in the parts is escaped: texts and attributes pass escape_text().
         return Markup(
             f'<svg viewBox="{box}"{wide} role="img" aria-label="{label}">'
@@ -188,7 +199,7 @@ class Picture:
 
 def legend_places(names: Sequence[str], width: float) -> list[tuple[float, float]]:
     """Return the place of every entry of a legend: in columns, line by line."""
-    cell = 30 + LETTER * max((min(len(name), 40) for name in names), default=0) + 8
+    cell = 30 + LETTER * max((min(len(n), LEGEND_LETTERS) for n in names), default=0) + 8
     columns = max(1, int(width // cell))
     return [
         (index % columns * cell, float(index // columns * LEGEND_HEIGHT))
