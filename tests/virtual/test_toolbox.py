@@ -118,15 +118,8 @@ def test_processes_are_found_and_killed_by_name(phone: AdbPhone) -> None:
     pid = phone.out("setsid sleep 91234 >/dev/null 2>&1 & echo $!")
     assert phone.out("pgrep -f 'sleep 91234'") == pid
     assert phone.out("pgrep -l -f 91234") == f"{pid} sleep"
-    assert "sleep 91234" in phone.out("top -n 1 -b")
-    phone.out(f"renice -n 5 -p {pid}")
     phone.out("pkill -f 91234")
     assert phone.run("pgrep -f 91234").status == 1
-
-
-def test_all_commands_report_the_same_memory(phone: AdbPhone) -> None:
-    total = int(phone.out("awk '/MemTotal/ {print $2}' /proc/meminfo"))
-    assert int(phone.out("free | awk '/Mem/ {print $2}'")) == total * 1024
 
 
 def test_cpusets_limit_the_cores_of_a_process(start_phone: StartPhone) -> None:
