@@ -50,7 +50,7 @@ def check_name(name: str) -> str:
 
 def check_file_name(name: str) -> str:
     """Return a file name if it is plain, without folders."""
-    return _check(name, _FILE, "is not a plain file name; folders cannot be pushed")
+    return _check(name, _FILE, "is not a plain file name; use A-Z, a-z, 0-9 and _.+-")
 
 
 def check_digest(digest: str) -> str:

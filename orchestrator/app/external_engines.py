@@ -1,5 +1,6 @@
-"""The manifests of other engines that come with the farm, and what a study asks of a manifest."""
+"""The included manifests of other engines, and the requirements of a study on a manifest."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from workloads.external_program import Manifest
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
+CHECKED_BYTES_MAX = 1 << 24  # programs are smaller; models are not read at every check
 ENGINES = Path(__file__).resolve().parents[1] / "examples" / "external" / "engines"
 
 
@@ -30,7 +32,7 @@ class EngineFiles:
 
 
 def list_engines() -> dict[str, EngineFiles]:
-    """Return the manifests that come with the farm, by name."""
+    """Return the included manifests, by name."""
     engines = {}
     for path in sorted(ENGINES.glob("*.yaml")):
         text = path.read_text(encoding="utf-8")
@@ -46,6 +48,19 @@ def check_manifest(text: str, name: str) -> Manifest:
     if manifest is None:
         raise InvalidRequest("; ".join(problems_in(reader, name)))
     return manifest
+
+
+def changed_files(text: str, folder: Path) -> dict[str, str]:
+    """Return the files beside a manifest that differ from those it names, with their digests."""
+    manifest, _ = read_manifest(text)
+    changed = {}
+    for file in manifest.files if manifest else ():
+        path = folder / file.name
+        if path.is_file() and path.stat().st_size <= CHECKED_BYTES_MAX:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if digest != file.sha256:
+                changed[file.name] = digest
+    return changed
 
 
 def check_study_manifest(text: str, name: str, sweeps: Sequence[str]) -> Manifest:

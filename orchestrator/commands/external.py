@@ -21,7 +21,7 @@ def external() -> None:
 @external.command("list")
 @json_option
 def list_all(as_json: bool) -> None:
-    """List the engines whose manifests come with the farm.
+    """List the engines whose manifests are included.
 
     Example: farm external list
     """
@@ -75,13 +75,16 @@ def new(name: str, engine: str, python: str, programs: tuple[Path, ...], folder:
       farm external new mnn --engine mnn --python /opt/mnn/bin/python
     """
     from orchestrator.commands.start_files import check_name, write_engine, write_manifest
+    from workloads.catalogue import CATALOGUE
 
+    if check_name(name) in CATALOGUE:
+        raise InvalidRequest(f"there is a workload '{name}' already; choose another name")
     if engine:
-        written = write_engine(check_name(name), folder, _find_engine(engine), python, programs)
+        written = write_engine(name, folder, _find_engine(engine), python, programs)
     elif len(programs) > 1:
         raise click.UsageError("only an --engine takes several programs")
     else:
-        written = write_manifest(check_name(name), folder, next(iter(programs), None))
+        written = write_manifest(name, folder, next(iter(programs), None))
     for file in written:
         click.echo(str(file))
     used = " ".join(str(file) for file in (*written[1:], *programs))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workloads.external_program import check_file_name
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
@@ -58,7 +59,7 @@ def model(given: BoundParameters) -> Model:
     return network(side=32, classes=10)
 '''
 
-MANIFEST = """# The manifest of {name}: it makes a program of yours a workload. All keys:
+MANIFEST = """# The manifest of {name}: it makes your program a workload. All keys:
 # docs/reference/external-manifest.md. `farm sweep validate` names every mistake with its line.
 
 external: 1
@@ -67,7 +68,7 @@ text: what it does, in one line
 
 # Files that are pushed to the phone, by SHA-256. After a change of a file, copy it into the lab
 # again and put the new digest here; this command does the first and prints the second:
-#   farm workload add-file {program}
+#   farm workload add-file {path}
 files:
   {program}: {digest}
 
@@ -77,7 +78,8 @@ parameters:
 
 # How it is started. A name in braces is the path of a file on the phone, a parameter, or what the
 # protocol asks for: threads, warmup, steps, seconds, max_seconds.
-command: [sh, "{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}", "{{seconds}}"]
+# Write the options of your program here.
+command: [{shell}"{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}", "{{seconds}}"]
 
 samples_per_step: batch_size
 
@@ -133,18 +135,31 @@ def write_manifest(name: str, folder: Path, program: Path | None) -> list[Path]:
         program = folder / f"{name}.sh"
         write_new(program, PROGRAM)
         written.append(program)
+    try:
+        check_file_name(program.name)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
     digest = _digest_of(program)
+    with program.open("rb") as stream:
+        is_script = re.match(rb"#!.*sh\b", stream.readline(200)) or program.suffix == ".sh"
+    text = MANIFEST.format(
+        name=name,
+        program=program.name,
+        path=program,
+        digest=digest,
+        shell="sh, " if is_script else "",  # a built program is started itself
+    )
     manifest = folder / f"{name}.yaml"
-    write_new(manifest, MANIFEST.format(name=name, program=program.name, digest=digest))
+    write_new(manifest, text)
     return [manifest, *written]
 
 
 def write_engine(
     name: str, folder: Path, engine: "EngineFiles", python: str, programs: Sequence[Path]
 ) -> list[Path]:
-    """Write the manifest of an engine that comes with the farm, and its programs in Python."""
+    """Write the manifest of an included engine, and its Python programs."""
     if len(programs) != len(engine.needed):
-        files = " and ".join(engine.needed) or "no file of yours"
+        files = " and ".join(engine.needed) or "no --program"
         raise InvalidRequest(f"this engine needs {files}; pass --program once for each")
     text = re.sub(r"(?m)^name: .*$", f"name: {name}", engine.text, count=1)
     path = str(Path(python).absolute()) if "/" in python else python

@@ -101,7 +101,7 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
     "--notify",
     multiple=True,
     metavar="TARGET",
-    help="Tell this target of lab.toml when the sweep ends or is blocked.",
+    help="Notify this target of lab.toml when the sweep ends or is blocked.",
 )
 @lab_option
 @json_option
@@ -250,9 +250,22 @@ def _read_text(file: Path) -> str:
 
 def _fetch_beside(file: Path) -> Callable[[str], str]:
     """Return a function that reads the files that a sweep names, relative to the sweep file."""
+    from orchestrator.app.external_engines import changed_files
+
+    warned: set[str] = set()
 
     def fetch(name: str) -> str:
-        return (file.parent / name).read_text(encoding="utf-8")
+        manifest = file.parent / name
+        text = manifest.read_text(encoding="utf-8")
+        for program, digest in changed_files(text, manifest.parent).items():
+            if program not in warned:
+                click.echo(
+                    f"Warning: {program} has changed, but {name} names the old file; run 'farm "
+                    f"workload add-file {program}' and write '{program}: {digest}' there.",
+                    err=True,
+                )
+            warned.add(program)
+        return text
 
     return fetch
 

@@ -1,5 +1,6 @@
 """`farm workload new` and `farm external new`: what they write works at once."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.external_engines import changed_files
 from orchestrator.commands.start_files import check_name, write_manifest, write_model
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.farm.conftest import ROOT
@@ -61,4 +63,23 @@ def test_a_new_manifest_is_valid_and_its_program_prints_what_it_says(tmp_path: P
     assert len(output.splitlines()) == 3
     with pytest.raises(InvalidRequest, match="exists already"):
         write_manifest("my-engine", tmp_path, program)
-    assert manifest.exists()
+    assert changed_files(manifest.read_text(), tmp_path) == {}
+    program.write_text("#!/system/bin/sh\n")
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    assert changed_files(manifest.read_text(), tmp_path) == {"my-engine.sh": digest}
+
+
+def test_a_built_program_is_started_itself_and_a_script_by_the_shell(tmp_path: Path) -> None:
+    for name, content, start in (
+        ("engine", b"\x7fELF", '["{engine}", '),
+        ("tool", b"#!/system/bin/sh\n", '[sh, "{tool}", '),
+        ("bench.py", b"#!/usr/bin/env python3\n", '["{bench.py}", '),
+    ):
+        program = tmp_path / name
+        program.write_bytes(content)
+        (manifest,) = write_manifest(f"my-{program.stem}", tmp_path, program)
+        assert f"\ncommand: {start}" in manifest.read_text()
+    (tmp_path / "my tool").write_bytes(b"x")
+    with pytest.raises(InvalidRequest, match="'my tool' is not a plain file name"):
+        write_manifest("spaced", tmp_path, tmp_path / "my tool")
+    assert not (tmp_path / "spaced.yaml").exists()
