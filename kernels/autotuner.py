@@ -242,7 +242,8 @@ def _sides(shape: MatmulShape) -> tuple[int, int, int]:
 def kernels_digest() -> str:
     """Hash the kernels that are tuned."""
     folder = (files("kernels") / "opencl").iterdir()
-    sources = sorted((file.name, file) for file in folder if file.name.startswith("sgemm_"))
+    used = ("common.", "sgemm_")
+    sources = sorted((file.name, file) for file in folder if file.name.startswith(used))
     return digest_of_bytes(b"".join(file.read_bytes() for _, file in sources))
 
 

@@ -55,8 +55,9 @@ _LINK = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
 _BIONIC: dict[str, tuple[str, ...]] = {
     "libc.so": (
         *("__errno", "__libc_init", "_exit", "abort", "access", "calloc", "clock_gettime"),
-        *("clock_nanosleep", "close", "fork", "free", "fstat", "fsync", "ftruncate", "getauxval"),
-        *("getenv", "getpid", "kill", "lseek", "madvise", "malloc", "memchr", "memcmp", "memcpy"),
+        *("clock_nanosleep", "close", "flock", "fork", "free", "fstat", "fsync", "ftruncate"),
+        *("getauxval", "getenv", "getpid", "kill", "lseek", "madvise", "malloc", "memchr"),
+        *("memcmp", "memcpy"),
         *("memmove", "memset", "mmap", "munmap", "nanosleep", "open", "pipe", "poll"),
         *("posix_memalign", "pread", "pthread_create", "pthread_detach", "pthread_join"),
         *("pthread_kill", "pwrite", "qsort", "read", "realloc", "rename", "sched_yield", "signal"),

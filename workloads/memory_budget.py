@@ -1,9 +1,10 @@
 """Memory budgets: the memory that a case will take, and the largest batch that fits.
 
 Arenas and data set are known to the byte, because the plan lays them out; for what the engine adds
-there is an allowance.
+there is an allowance, unless the engine is asked (kernels/plan_memory.py).
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from workloads.catalogue import CATALOGUE, Case, bind, step_of
@@ -26,7 +27,12 @@ def needed_bytes(case: Case) -> int:
     return _needed_bytes(case.workload, tuple(case.parameters.items()))
 
 
-def largest_batch(name: str, budget_bytes: int, given: dict[str, int] | None = None) -> int | None:
+def largest_batch(
+    name: str,
+    budget_bytes: int,
+    given: dict[str, int] | None = None,
+    needed: Callable[[Case], int] = needed_bytes,
+) -> int | None:
     """Return the largest batch size that fits, or None if not even the smallest does."""
     parameters = bind(name, given or {}).parameters  # rejects bad values before the search
     batch = next(
@@ -37,7 +43,7 @@ def largest_batch(name: str, budget_bytes: int, given: dict[str, int] | None = N
     sizes = batch.choices or range(batch.min, batch.max + 1)
 
     def fits(size: int) -> bool:
-        return needed_bytes(bind(name, {**parameters, BATCH: size})) <= budget_bytes
+        return needed(bind(name, {**parameters, BATCH: size})) <= budget_bytes
 
     if not fits(sizes[0]):
         return None
@@ -51,7 +57,9 @@ def largest_batch(name: str, budget_bytes: int, given: dict[str, int] | None = N
     return sizes[fitting]
 
 
-def fit_batch(name: str, budget_bytes: int, given: dict[str, int]) -> tuple[int | None, int]:
+def fit_batch(
+    name: str, budget_bytes: int, given: dict[str, int], needed: Callable[[Case], int]
+) -> tuple[int | None, int]:
     """Return the largest batch size that fits, and what it needs; or None, and what 1 needs."""
-    batch = largest_batch(name, budget_bytes, given)
-    return batch, needed_bytes(bind(name, {**given, BATCH: batch or 1}))
+    batch = largest_batch(name, budget_bytes, given, needed)
+    return batch, needed(bind(name, {**given, BATCH: batch or 1}))

@@ -8,8 +8,9 @@ import json
 import re
 
 from agent.collect.cpu_usage import parse_meminfo
+from kernels.plan_memory import memory_of_plan
 from workloads.protocol.faults import TooLarge
-from workloads.protocol.memory_outcome import ENGINE_OVERHEAD_MB
+from workloads.protocol.memory_outcome import ENGINE_OVERHEAD_MB, RUNNER_MB
 
 USABLE_SHARE = 0.9  # of MemAvailable: the kernel's estimate is optimistic
 EXHAUSTED_SHARE = 0.1  # of MemTotal; phones begin to kill processes at about this much
@@ -32,7 +33,10 @@ def check_fits(plan: bytes, meminfo: str) -> None:
     available_mb = parse_meminfo(meminfo.splitlines()).get("MemAvailable", 0) / 1024
     if plan_mb is None or not available_mb:
         return
-    needed_mb = plan_mb + ENGINE_OVERHEAD_MB
+    memory = memory_of_plan(plan)
+    needed_mb = (
+        plan_mb + ENGINE_OVERHEAD_MB if memory is None else sum(memory.values()) / 2**20 + RUNNER_MB
+    )
     if needed_mb > USABLE_SHARE * available_mb:
         raise TooLarge(
             f"predicted not to fit: the run needs {needed_mb:,.0f} MB, and {USABLE_SHARE:.0%} of "

@@ -59,6 +59,7 @@ from workloads.text import safe_text
 POLL_EVERY_S = 5.0  # phone seconds between two polls of a run
 POLLS_PER_RUN = 20
 
+CHECKPOINT_FAULT = "bad_checkpoint"
 DEVICE_FAULT = "device"
 _FAULT_CLASSES: dict[str, type[FarmError]] = {
     "unsupported": InvalidRequest,
@@ -136,6 +137,10 @@ def watch_runner(
             stop_runner(phone, watcher.pid)
         raise
     if output.fault is not None:
+        if output.fault.code == CHECKPOINT_FAULT and spec.checkpoint:
+            phone.shell(["rm", "-f", spec.checkpoint])
+            why = safe_text(output.fault.text.partition(";")[0], 200)
+            raise PhoneTrouble(f"{why}; it was removed, and the next attempt begins at step 0")
         raise_runner_fault(output.fault, has_measured=bool(output.windows))
     return output
 

@@ -6,11 +6,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "os.h"
 
-enum { HEAD_BYTES = 256, PARTS = 3 };
+enum { HEAD_BYTES = 384, PARTS = 3 };
+
+static const char VERSION[] = "farmhand-checkpoint 1 ", BESIDE[] = ".new";
 
 static const enum arena SAVED[] = {ARENA_PARAMETER, ARENA_STATE};
 
@@ -28,21 +31,6 @@ static void list_parts(const struct executor *executor, struct checkpoint_record
     }
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
-    const unsigned char *at = bytes;
-    for (; count >= sizeof hash; at += sizeof hash, count -= sizeof hash) {
-        uint64_t word;
-        memcpy(&word, at, sizeof word);
-        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 29;
-    }
-    for (; count > 0; at++, count--) {
-        hash = (hash ^ *at) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
 #if defined(__aarch64__)
 #define ARCHITECTURE "arm64"
 #else
@@ -52,9 +40,10 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
 /* The line of text up to the step: what has to be the same in the run that continues. */
 static void format_identity(const struct executor *executor, size_t record, char head[HEAD_BYTES]) {
     const struct plan *plan = executor->plan;
-    format_text(head, HEAD_BYTES, "farmhand-checkpoint 1 %s %s %s %d %llu %llu %llu", plan->digest,
+    format_text(head, HEAD_BYTES, "%s%s %s %s %d %llx %llu %llu %llu", VERSION, plan->digest,
                 ARCHITECTURE, plan->opencl ? "opencl" : "cpu", plan->threads,
-                (unsigned long long)record, (unsigned long long)plan->arena[ARENA_PARAMETER],
+                (unsigned long long)plan->hash, (unsigned long long)record,
+                (unsigned long long)plan->arena[ARENA_PARAMETER],
                 (unsigned long long)plan->arena[ARENA_STATE]);
 }
 
@@ -84,15 +73,40 @@ static bool read_all(int file, void *bytes, size_t count) {
     return true;
 }
 
+/* Opens the folder that a file is in; -1: it cannot be written to. */
+static int open_folder_of(const char *path) {
+    char folder[PATH_BYTES];
+    format_text(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    memcpy(slash == NULL ? folder : slash + 1, ".", 2); /* "/" has to stay what it is */
+    return access(folder, W_OK) == 0 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+}
+
+bool checkpoint_open(const char *path, struct fault *fault) {
+    if (strlen(path) + sizeof BESIDE > PATH_BYTES) {
+        return fault_set(fault, STATUS_IO, "the path of the checkpoint is too long");
+    }
+    int folder = open_folder_of(path);
+    if (folder < 0) {
+        return fault_set(fault, STATUS_IO,
+                         "cannot write to the folder of the checkpoint: %s; choose another folder",
+                         os_error_text());
+    }
+    /* Held until the process ends, however it ends. Not every file system has such locks. */
+    if (flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        return fault_set(
+            fault, STATUS_IO,
+            "another run keeps its checkpoint in the same folder; wait until it has ended");
+    }
+    return true;
+}
+
 /* Makes the rename durable: the entry of the file in its folder. */
 static void sync_folder_of(const char *path) {
-    char folder[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    format_text(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file >= 0) {
-        fsync(file);
-        close(file);
+    int folder = open_folder_of(path);
+    if (folder >= 0) {
+        fsync(folder);
+        close(folder);
     }
 }
 
@@ -129,7 +143,7 @@ bool checkpoint_write(const struct executor *executor, const char *path,
     format_identity(executor, record.count, identity);
     format_text(head, sizeof head, "%s %llu %llx\n", identity,
                 (unsigned long long)executor->exec.step, (unsigned long long)hash);
-    format_text(beside, sizeof beside, "%s.new", path);
+    format_text(beside, sizeof beside, "%s%s", path, BESIDE);
     int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool fine = file >= 0 && write_all(file, head, strlen(head));
     for (int i = 0; i < PARTS && fine; i++) {
@@ -139,11 +153,13 @@ bool checkpoint_write(const struct executor *executor, const char *path,
     fine = (file < 0 || close(file) == 0) && fine;
     if (!fine || rename(beside, path) != 0) {
         const char *why = os_error_text();
+        bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
         unlink(beside);
         return fault_set(fault, STATUS_IO,
-                         "cannot write the checkpoint of step %llu: %s; free space on the phone, "
-                         "and continue from the last one",
-                         (unsigned long long)executor->exec.step, why);
+                         "cannot write the checkpoint of step %llu: %s; %s, and continue from the "
+                         "last one",
+                         (unsigned long long)executor->exec.step, why,
+                         full ? "free space on the phone" : "check its folder");
     }
     sync_folder_of(path);
     return true;
@@ -174,6 +190,13 @@ static bool restore(struct executor *executor, int file, struct checkpoint_recor
     char head[HEAD_BYTES], identity[HEAD_BYTES], expected[HEAD_BYTES], rest;
     if (!read_head(file, head)) {
         return refuse(fault, "is damaged");
+    }
+    size_t name = sizeof VERSION - 3; /* without the number and the space */
+    if (strncmp(head, VERSION, name) != 0) {
+        return refuse(fault, "is damaged");
+    }
+    if (strncmp(head, VERSION, name + 2) != 0) {
+        return refuse(fault, "was written by another version of the runner");
     }
     format_identity(executor, record.count, identity);
     size_t length = strlen(identity);

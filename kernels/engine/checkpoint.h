@@ -16,6 +16,10 @@ struct checkpoint_record {
     size_t count;
 };
 
+/* Reserves the folder of `path` for this process; false: fault, because it cannot be written to, or
+ * another run uses it. Two runs would rename each other's unfinished files. */
+bool checkpoint_open(const char *path, struct fault *fault);
+
 /* Writes the checkpoint at `path`; false: fault, and the last good one is still there. */
 bool checkpoint_write(const struct executor *executor, const char *path,
                       struct checkpoint_record record, struct fault *fault);

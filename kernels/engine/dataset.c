@@ -308,7 +308,7 @@ static const char *read_column(const struct data_file *file, struct dataset *dat
     const struct stream *stream = &dataset->stream[number];
     void *out = dataset->samples[number];
     if (stream->i[0] >= file->columns || !column_fits(&file->column[stream->i[0]], stream)) {
-        return "has no column with the type, shape and length that the plan reads";
+        return "has no column with the type, shape and length that the plan reads; add it again";
     }
     int64_t offset = dataset->place[number] = file->column[stream->i[0]].offset;
     if (dataset->stored) {

@@ -69,7 +69,7 @@ static size_t padded(size_t bytes) {
     return (size_t)round_up((int64_t)bytes, ALIGNMENT) + ALIGNMENT;
 }
 
-static size_t workspace_of(const struct plan *plan) {
+size_t plan_workspace(const struct plan *plan) {
     size_t largest = 0;
     for (int i = 0; i < plan->ops; i++) {
         const struct op *op = &plan->op[i];
@@ -89,7 +89,7 @@ static bool refuse_for_memory(struct fault *fault, uint64_t needed, uint64_t ava
 static bool allocate_memory(struct executor *executor, const struct dataset_settings *data,
                             bool touch, struct fault *fault) {
     struct plan *plan = executor->plan;
-    executor->workspace_bytes = workspace_of(plan);
+    executor->workspace_bytes = plan_workspace(plan);
     uint64_t needed = executor->workspace_bytes, available = bytes_available();
     if (executor->workspace_bytes > WORKSPACE_MAX) {
         return refuse_for_memory(fault, needed, available);
@@ -206,13 +206,7 @@ static int find_phase_ranges(const struct plan *plan, bool evaluation, struct ph
 }
 
 static uint64_t hash_of(const struct tensor *tensor) {
-    const uint32_t *word = tensor->data;
-    uint64_t hash = 0;
-    for (int64_t i = 0; i < tensor->count; i++) {
-        hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 29;
-    }
-    return hash;
+    return hash_bytes(0, tensor->data, tensor_bytes(tensor));
 }
 
 static bool is_parameter(const struct tensor *tensor) {

@@ -37,6 +37,9 @@ struct executor {
     int64_t load_bytes; /* of the data set that a step loads */
 };
 
+/* Bytes of workspace that the operations of a plan share, on the host, for its threads. */
+size_t plan_workspace(const struct plan *plan);
+
 /* Allocates all memory, makes the data set, sets initial values and starts the threads. False:
  * fault. `data` may leave read_bytes out. */
 bool executor_open(struct executor *executor, struct plan *plan,

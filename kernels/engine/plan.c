@@ -548,5 +548,6 @@ struct plan *plan_read(char *bytes, size_t count, struct fault *fault) {
         return NULL;
     }
     struct reader reader = {.at = body, .end = bytes + count, .fault = fault};
+    plan->hash = hash_bytes(0, body, (size_t)(reader.end - body));
     return read_body(&reader, plan) ? plan : NULL;
 }

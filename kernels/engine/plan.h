@@ -10,6 +10,7 @@ enum { CASE_BYTES = 129, THREADS_MAX = 64, PLAN_BYTES_MAX = 64 << 20 };
 
 struct plan {
     char digest[CASE_BYTES]; /* of the case */
+    uint64_t hash;           /* of the whole body */
     bool opencl;             /* the backend: OpenCL, or the CPU */
     int threads;
     bool training;

@@ -197,3 +197,18 @@ size_t format_text(char *text, size_t size, const char *format, ...) {
     va_end(values);
     return length;
 }
+
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
+    const unsigned char *at = bytes;
+    for (; count >= sizeof hash; at += sizeof hash, count -= sizeof hash) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    for (; count > 0; at++, count--) {
+        hash = (hash ^ *at) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}

@@ -1,5 +1,5 @@
 /* text.h - numbers and sentences to and from text, without the C library's printf and strtod: those
- * bring 128-bit arithmetic along, a tenth of the size of the static build. */
+ * bring 128-bit arithmetic along, a tenth of the size of the static build. And a hash. */
 #ifndef FARMHAND_TEXT_H
 #define FARMHAND_TEXT_H
 
@@ -20,6 +20,9 @@ bool parse_number(const char *word, double *value);
 /* Writes a finite number with nine significant digits, as JSON writes it; returns the length. */
 enum { NUMBER_BYTES = 32 };
 size_t format_number(char text[NUMBER_BYTES], double value);
+
+/* Continues a hash with more bytes. */
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count);
 
 /* Writes the digits of an integer in base 10 or 16; returns the length. */
 size_t format_integer(char text[NUMBER_BYTES], uint64_t value, unsigned base);

@@ -88,12 +88,15 @@ class Device:
         return cl.CommandQueue(self._context, properties=profiling)
 
     def program(self, names: str, options: Sequence[str] = ()) -> "KernelProgram":
-        """Build files of kernels/opencl ("FILE", or "FILE FILE"), once per set of options."""
+        """Build files of kernels/opencl ("FILE", or "FILE FILE"), once per set of options.
+
+        All are built after common.cl.
+        """
         key = (names, *options)
         if key not in self._built:
-            *before, name = names.split()
-            sources = [(files("kernels") / "opencl" / file).read_text() for file in (*before, name)]
-            self._built[key] = self.program_from("".join(sources), name, options)
+            folder, used = files("kernels") / "opencl", ("common.cl", *names.split())
+            source = "".join((folder / file).read_text() for file in used)
+            self._built[key] = self.program_from(source, used[-1], options)
         return self._built[key]
 
     def program_from(self, source: str, name: str, options: Sequence[str] = ()) -> "KernelProgram":

@@ -9,22 +9,9 @@
  *
  * A pointwise convolution (1x1) needs no packing: its image is one long row, and its convolution a
  * matrix product. No two work items write to the same place. */
-#ifndef WIDE
-#define WIDE 8
-#endif
 #ifndef OUT_BLOCK
 #define OUT_BLOCK 8 /* output channels per work item */
 #endif
-#define UNROLL _Pragma("unroll")
-#define JOIN(left, right) left##right
-#define JOINED(left, right) JOIN(left, right)
-typedef JOINED(float, WIDE) wide;
-/* The same at any address of a float, since a row may begin anywhere. */
-typedef wide wide_unaligned __attribute__((aligned(4)));
-typedef union {
-    wide vector;
-    float values[WIDE];
-} wide_lanes;
 
 /* Packs images. A packed row has `phases` times `length` values, and there are `rows` of them;
  * `top` and `left` are the padding before the image. In an input gradient, the pixels of dy are

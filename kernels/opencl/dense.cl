@@ -9,9 +9,6 @@
  * at a time, all in registers, and TILES such tiles one below the other, so that what they share
  * stays in the nearest cache. */
 #define MR 4 /* sum_lanes4() returns this many sums */
-#ifndef WIDE
-#define WIDE 8
-#endif
 #ifndef VECTORS
 #define VECTORS 2
 #endif
@@ -19,17 +16,6 @@
 #define TILES 8
 #endif
 #define COLUMNS (VECTORS * WIDE)
-#define UNROLL _Pragma("unroll")
-#define JOIN(left, right) left##right
-#define JOINED(left, right) JOIN(left, right)
-typedef JOINED(float, WIDE) wide;
-/* The same at any address of a float, since a row may begin anywhere. */
-typedef wide wide_unaligned __attribute__((aligned(4)));
-typedef float4 float4_unaligned __attribute__((aligned(4)));
-typedef union {
-    wide vector;
-    float values[WIDE];
-} wide_lanes;
 
 /* Loads WIDE values of a row; those after its end are `rest`. */
 wide load_or(global const float *row, int column, int columns, float rest) {

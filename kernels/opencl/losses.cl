@@ -2,9 +2,6 @@
  *
  * One work item per row; one item then adds the losses of all rows in order, so that a run repeats
  * bit by bit. A batch has few rows. Losses over values have many: one group adds those. */
-#ifndef GROUP
-#define GROUP 64
-#endif
 
 /* probs = softmax(x), and the loss -log(probs[label]) of every row. */
 kernel void softmax_cross_entropy(int rows, int classes, global const float *x,
@@ -121,15 +118,9 @@ mean_of_values(int count, global const float *losses, global float *loss) {
     for (int i = item; i < count; i += GROUP) {
         sum += losses[i];
     }
-    part[item] = sum;
-    for (int half_of = GROUP / 2; half_of > 0; half_of /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_of) {
-            part[item] += part[item + half_of];
-        }
-    }
+    sum = group_sum(sum, part);
     if (item == 0) {
-        loss[0] = part[0] / (float)count;
+        loss[0] = sum / (float)count;
     }
 }
 

@@ -5,9 +5,6 @@
  * parts in a tree. The mean is computed before the squared distances: in one pass, the difference
  * of two large sums would cancel most digits. An activation may be fused: -D ACTIVATION=1 is ReLU,
  * 2 is ReLU6. */
-#ifndef GROUP
-#define GROUP 64
-#endif
 #ifndef ACTIVATION
 #define ACTIVATION 0
 #endif
@@ -21,22 +18,6 @@ float activate(float value) {
 float mask_by_activation(float value, float gradient) {
     bool is_active = ACTIVATION == 0 || (value > 0.0f && (ACTIVATION == 1 || value < 6.0f));
     return is_active ? gradient : 0.0f;
-}
-
-/* The sum of `value` over all items of a group, returned to each of them. */
-float group_sum(float value, local float *part) {
-    int item = (int)get_local_id(0);
-    part[item] = value;
-    for (int half_of = GROUP / 2; half_of > 0; half_of /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_of) {
-            part[item] += part[item + half_of];
-        }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    float sum = part[0];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    return sum;
 }
 
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void

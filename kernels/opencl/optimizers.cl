@@ -49,9 +49,6 @@ kernel void adamw(int count, float rate, float beta1, float beta2, float epsilon
 }
 
 /* Each group sums a part of the squares: its items in turn, then in a tree. */
-#ifndef GROUP
-#define GROUP 64
-#endif
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 squared_norm_parts(int count, global const float *g, global float *parts) {
     local float part[GROUP];
@@ -60,15 +57,9 @@ squared_norm_parts(int count, global const float *g, global float *parts) {
     for (size_t i = get_global_id(0); i < (size_t)count; i += get_global_size(0)) {
         sum += g[i] * g[i];
     }
-    part[item] = sum;
-    for (int half_of = GROUP / 2; half_of > 0; half_of /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_of) {
-            part[item] += part[item + half_of];
-        }
-    }
+    sum = group_sum(sum, part);
     if (item == 0) {
-        parts[get_group_id(0)] = part[0];
+        parts[get_group_id(0)] = sum;
     }
 }
 

@@ -18,9 +18,6 @@ kernel void row_bias_gradient(int rows, int columns, global const float *dy, glo
 
 /* dy is (images, channels, pixels): one work group per channel; each item sums a part, then the
  * group adds the parts in a tree. */
-#ifndef GROUP
-#define GROUP 64
-#endif
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 channel_bias_gradient(int images, int channels, int pixels, global const float *dy,
                       global float *db) {
@@ -33,14 +30,8 @@ channel_bias_gradient(int images, int channels, int pixels, global const float *
             sum += from[i];
         }
     }
-    part[item] = sum;
-    for (int half_of = GROUP / 2; half_of > 0; half_of /= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (item < half_of) {
-            part[item] += part[item + half_of];
-        }
-    }
+    sum = group_sum(sum, part);
     if (item == 0) {
-        db[channel] = part[0];
+        db[channel] = sum;
     }
 }

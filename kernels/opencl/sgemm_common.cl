@@ -28,9 +28,6 @@
 #ifndef NR
 #define NR 16
 #endif
-#ifndef WIDE
-#define WIDE 8
-#endif
 #ifndef TILE
 #define TILE 16 /* side of a tile in local memory */
 #endif
@@ -41,19 +38,6 @@
 #define BATCHED 0
 #endif
 
-#define JOIN(left, right) left##right
-#define JOINED(left, right) JOIN(left, right)
-typedef JOINED(float, WIDE) wide;
-/* The same at any address of a float, since a row may begin anywhere. */
-typedef wide wide_unaligned __attribute__((aligned(4)));
-typedef float4 float4_unaligned __attribute__((aligned(4)));
-typedef union {
-    wide vector;
-    float values[WIDE];
-} wide_lanes;
-
-/* Loops over a register tile must be unrolled, or the tile lives in memory instead of registers. */
-#define UNROLL _Pragma("unroll")
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL_BY(count) PRAGMA(unroll count)
 

@@ -38,6 +38,7 @@ int run_main(const struct run_settings *settings);
 int sample_main(const struct sample_settings *settings);
 int watchdog_main(const char *folder, double timeout_s);
 int dump_main(const struct run_settings *settings);
+int memory_main(const char *plan);
 int tune_main(const struct tune_settings *settings);
 
 /* The provenance of what is measured here, as JSON. */

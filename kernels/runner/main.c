@@ -206,6 +206,12 @@ static int info_command(char **word, struct fault *fault) {
     return parse_options(word, options, fault) ? info_main() : report_fault(NULL, fault);
 }
 
+static int memory_command(char **word, struct fault *fault) {
+    const struct option options[] = {{.name = NULL}};
+    return parse_options(word + 1, options, fault) ? memory_main(word[0])
+                                                   : report_fault(NULL, fault);
+}
+
 int main(int count, char **word) {
     static const struct {
         const char *name;
@@ -213,7 +219,8 @@ int main(int count, char **word) {
         int (*run)(char **word, struct fault *fault);
     } commands[] = {{"info", 0, info_command},     {"run", 2, run_command},
                     {"sample", 1, sample_command}, {"watchdog", 1, watchdog_command},
-                    {"dump", 2, dump_command},     {"tune", 1, tune_command}};
+                    {"dump", 2, dump_command},     {"memory", 1, memory_command},
+                    {"tune", 1, tune_command}};
     struct fault fault = {STATUS_DONE, ""};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (count >= 2 + commands[i].words && strcmp(word[1], commands[i].name) == 0) {
@@ -223,6 +230,6 @@ int main(int count, char **word) {
     /* A simulated phone recognises a pushed runner by the first word of this text. */
     fault_set(&fault, STATUS_USAGE,
               "farmhand-runner has the commands info, run PLAN DIR, sample DIR, watchdog DIR, dump "
-              "PLAN DIR and tune DIR; see runner.h");
+              "PLAN DIR, memory PLAN and tune DIR; see runner.h");
     return report_fault(NULL, &fault);
 }

@@ -22,6 +22,7 @@ enum {
     TRACES_MAX = 1024,
     TRACE_RECORD_OPS = 2000,
     LOSSES_MAX = 4096,
+    BOOT_BYTES = 40,
     BUFFER_BYTES = 1 << 18
 };
 
@@ -46,7 +47,8 @@ struct losses {
 /* What a checkpoint keeps of a run. */
 struct run_progress {
     int64_t measured, measured_ns;
-    int64_t wall_ns; /* when it was written: the other clocks end with the boot */
+    int64_t wall_ns, boot_ns; /* when it was written; boot_ns counts from the boot `boot` */
+    char boot[BOOT_BYTES];
     uint64_t mask;
     struct losses losses;
 };
@@ -112,15 +114,15 @@ static void write_hello(struct run_state *state, uint64_t mask) {
     json_end(&state->out);
 }
 
-static void write_memory(struct run_state *state) {
+static void write_memory(struct jsonl_writer *out, const struct plan *plan, size_t dataset) {
     static const char *const names[] = {"parameter", "gradient", "state", "activation", "input"};
-    json_begin(&state->out, "memory");
+    json_begin(out, "memory");
     for (int arena = 0; arena < ARENAS; arena++) {
-        json_int(&state->out, names[arena], (int64_t)state->executor.plan->arena[arena]);
+        json_int(out, names[arena], (int64_t)plan->arena[arena]);
     }
-    json_int(&state->out, "workspace", (int64_t)state->executor.workspace_bytes);
-    json_int(&state->out, "dataset", (int64_t)dataset_bytes(state->executor.dataset));
-    json_end(&state->out);
+    json_int(out, "workspace", (int64_t)plan_workspace(plan));
+    json_int(out, "dataset", (int64_t)dataset);
+    json_end(out);
 }
 
 static void write_input(struct run_state *state) {
@@ -261,7 +263,7 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_int(&state->out, "first_step_ns", state->first_step_ns);
     if (state->settings->checkpoint != NULL) {
         char digest[20];
-        format_text(digest, sizeof digest, "%016llx",
+        format_text(digest, sizeof digest, "%llx",
                     (unsigned long long)checkpoint_digest(&state->executor));
         json_string(&state->out, "digest", digest);
     }
@@ -276,10 +278,31 @@ static int64_t wall_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* The name of this boot, or "". */
+static void read_boot_id(char boot[BOOT_BYTES]) {
+    if (read_file_start("/proc/sys/kernel/random/boot_id", boot, BOOT_BYTES) < 0) {
+        boot[0] = '\0';
+    }
+}
+
+/* The time since a checkpoint was written. The wall clock may have been set since; no other clock
+ * survives a reboot. */
+static int64_t time_since(const struct run_progress *saved) {
+    char boot[BOOT_BYTES];
+    read_boot_id(boot);
+    bool same_boot = boot[0] != '\0' && strcmp(boot, saved->boot) == 0;
+    return max_i64(same_boot ? now_ns() - saved->boot_ns : wall_ns() - saved->wall_ns, 0);
+}
+
 static bool save_checkpoint(struct run_state *state) {
     int64_t start = now_ns();
-    state->saved = (struct run_progress){state->measured, state->measured_ns, wall_ns(),
-                                         state->mask, state->losses};
+    state->saved = (struct run_progress){.measured = state->measured,
+                                         .measured_ns = state->measured_ns,
+                                         .wall_ns = wall_ns(),
+                                         .boot_ns = start,
+                                         .mask = state->mask,
+                                         .losses = state->losses};
+    read_boot_id(state->saved.boot);
     const struct checkpoint_record record = {&state->saved, sizeof state->saved};
     if (!checkpoint_write(&state->executor, state->settings->checkpoint, record, &state->fault)) {
         return false;
@@ -307,7 +330,8 @@ static bool resume(struct run_state *state) {
     if (state->settings->checkpoint == NULL) {
         return true;
     }
-    if (!checkpoint_read(&state->executor, state->settings->checkpoint, record, &found,
+    if (!checkpoint_open(state->settings->checkpoint, &state->fault) ||
+        !checkpoint_read(&state->executor, state->settings->checkpoint, record, &found,
                          &state->fault)) {
         return false;
     }
@@ -319,7 +343,7 @@ static bool resume(struct run_state *state) {
         json_int(&state->out, "step", state->measured);
         json_int(&state->out, "t_ns", now_ns());
         json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
-        json_int(&state->out, "lost_ns", max_i64(wall_ns() - state->saved.wall_ns, 0));
+        json_int(&state->out, "lost_ns", time_since(&state->saved));
         json_end(&state->out);
     }
     return true;
@@ -529,8 +553,9 @@ static bool warm_up(struct run_state *state) {
     return true;
 }
 
-/* Writes the current window and the records that follow it, then opens the next window. */
-static void finish_window(struct run_state *state, bool traced, bool evaluation) {
+/* Writes the current window and the records that follow it, then opens the next window. There is no
+ * checkpoint after the last step: a run that continues has at least one step to measure. */
+static void finish_window(struct run_state *state, bool traced, bool evaluation, bool last) {
     close_window(state);
     if (traced) {
         state->traced++;
@@ -540,7 +565,9 @@ static void finish_window(struct run_state *state, bool traced, bool evaluation)
         evaluate(state);
     }
     flush_if_due(state);
-    save_checkpoint_if_due(state);
+    if (!last) {
+        save_checkpoint_if_due(state);
+    }
     open_window(state);
 }
 
@@ -560,7 +587,7 @@ static bool measure(struct run_state *state) {
                     ? end
                     : now_ns(); /* reading timestamps is part of no step */
         if (full || traced || evaluation) {
-            finish_window(state, traced, evaluation);
+            finish_window(state, traced, evaluation, enough);
             start = state->window.start;
             enough = enough || state->fault.status != STATUS_DONE;
         }
@@ -629,7 +656,7 @@ static bool open_run(struct run_state *state) {
         !allocate_buffers(state)) {
         return false;
     }
-    write_memory(state);
+    write_memory(&state->out, plan, dataset_bytes(state->executor.dataset));
     if (!resume(state) ||
         !executor_open_device(&state->executor, &state->settings->device, &state->fault)) {
         return false;
@@ -677,6 +704,22 @@ static bool report_result(struct run_state *state) {
     }
     write_done(state, changed, answer_error);
     return jsonl_flush(&state->out);
+}
+
+int memory_main(const char *path) {
+    struct fault fault = {STATUS_DONE, ""};
+    struct jsonl_writer out;
+    size_t dataset = 0;
+    struct plan *plan = processor_is_supported(&fault) ? open_plan(path, &fault) : NULL;
+    if (plan == NULL) {
+        return report_fault(NULL, &fault);
+    }
+    for (int stream = 0; stream < plan->streams; stream++) {
+        dataset += (size_t)round_up((int64_t)stream_bytes(&plan->stream[stream]), ALIGNMENT);
+    }
+    jsonl_to_stdout(&out, &fault);
+    write_memory(&out, plan, dataset);
+    return jsonl_flush(&out) ? STATUS_DONE : (int)fault.status;
 }
 
 int run_main(const struct run_settings *settings) {

@@ -12,6 +12,7 @@
  *   runner sample DIR     [--period-ms N] [--seconds S]
  *   runner watchdog DIR   [--timeout-s N]
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
+ *   runner memory PLAN
  *   runner tune DIR       [--launches N] [--rounds N] [OPENCL]
  * OPENCL stands for       [--kernels DIR] [--tuned FILE] [--device N] [--fallback cpu]
  *                         [--kernel NAME] [--feed NAME] [--submit NAME]
@@ -91,7 +92,8 @@
  *     --checkpoint FILE   continue from this checkpoint if it exists, and keep it up to date
  *     --checkpoint-s S    write it when a window ends and the last one is older than S seconds
  *                      (default 30). A run that was killed and continues computes the same bits as
- *                      one that was not. Writing a checkpoint belongs to no window.
+ *                      one that was not. Writing a checkpoint belongs to no window, and none is
+ *                      written after the last step. Its folder is for one run at a time: "io".
  *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
  *   it, and the runner reports the mask that it finds, so that the report shows what really was the
  *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
@@ -133,7 +135,7 @@
  *         of a plan that evaluates during training; its time belongs to no window.
  *     {"line":"resume","step":I,"t_ns":T,"same_cores":true,"lost_ns":L}     of a run that goes on
  *         the first window begins with step I. same_cores: false if the mask is another one. L is
- *         the time since the checkpoint was written, by the wall clock of the phone.
+ *         the time since the checkpoint was written; after a reboot, by the phone's wall clock.
  *     {"line":"checkpoint","step":I,"t_ns":T,"ns":D}                             between windows
  *         a run that is killed now continues with step I; writing took D ns.
  *     {"line":"sampler","readings":N,"cpu_ns":C,"late_p50_ns":A,"late_p99_ns":B,"late_max_ns":M,
@@ -199,6 +201,10 @@
  *   plan, as they are in memory, without padding. Nothing is sampled; the last record, "done" or a
  *   fault, goes to stdout.
  *
+ * memory PLAN
+ *   Prints the record "memory", as in run, and executes nothing. The workspace does not depend on
+ *   the processor, so that a computer knows before a run what it will take on a phone.
+ *
  * OPENCL
  *   A plan with the backend "opencl" runs on a device of the vendor's library. The library is
  *   loaded when it is needed: the one named by the environment variable FARM_OPENCL, else from the
@@ -231,7 +237,7 @@
  *   A tuning file is text, one record per line, and is valid for one device only:
  *     farmhand-tuned 2
  *     device NAME<TAB>VERSION<TAB>DRIVER            as in info; on another device: "unsupported"
- *     kernels DIGEST                                of sgemm_*.cl; the runner does not check it
+ *     kernels DIGEST                                of common.cl and sgemm_*.cl; not checked
  *     sgemm M N K TA TB VARIANT [NAME=VALUE ...]    the fastest for op(A) op(B) of this size
  *   VARIANT is naive, vector, tiled, tiled_vector, direct, dots, packed, image or half; the names
  *   are definitions that it is built with (MR, NR, TILE ...), and GX and GY, the shape of a

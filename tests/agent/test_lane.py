@@ -326,6 +326,20 @@ def test_a_runner_that_dies_is_a_finding(
     assert read_policy_states(phone, (0, 4, 7)) == before
 
 
+def test_a_damaged_checkpoint_is_removed_and_the_run_is_repeated(
+    phone: Phone, context: LaneContext
+) -> None:
+    job = a_job(phone.facts.serial, protocol="endurance", resume_s=5)
+    checkpoint = f"{HOME}/checkpoint-{job.run.trial}.{job.run.repeat}"
+    phone.shell_checked(["mkdir", "-p", HOME])
+    phone.push(b"not a checkpoint", checkpoint)
+    fault = run_attempt(job, phone, context).report.fault
+    assert fault is not None
+    assert (fault.blame, fault.stage) == (Blame.PHONE, Stage.RUN)
+    assert fault.text.startswith("the checkpoint is damaged; it was removed")
+    assert phone.shell(["test", "-e", checkpoint]).status == 1
+
+
 def test_a_killed_training_continues_from_its_checkpoint(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:

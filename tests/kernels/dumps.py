@@ -1,11 +1,13 @@
 """Compares dumps of the runner with the reference, for any operation and model."""
 
+import atexit
 import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 
 import numpy as np
@@ -25,6 +27,7 @@ def the_runner() -> Path:
     if "FARM_RUNNER" in os.environ:
         return Path(os.environ["FARM_RUNNER"])
     path = Path(mkdtemp(prefix="farmhand-runner-")) / "runner"
+    atexit.register(rmtree, path.parent, ignore_errors=True)
     path.write_bytes(runner_for("x86_64").content)
     path.chmod(0o755)
     return path

@@ -43,6 +43,16 @@ def test_comments_have_the_width_of_the_code() -> None:
     assert long == []
 
 
+def test_texts_use_only_the_conversions_that_format_text_knows() -> None:
+    """Another one, such as %016llx, would be printed as it stands."""
+    call = re.compile(r"(?:format_text|fault_set)\(.*?;\n", re.DOTALL)
+    known = re.compile(r"%(?:%|s|\.\d+s|d|lld|llu|llx)")
+    calls = [text for file in KERNELS.rglob("*.c") for text in call.findall(file.read_text())]
+    literals = [literal for text in calls for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', text)]
+    assert len(literals) > 100
+    assert [literal for literal in literals if "%" in known.sub("", literal)] == []
+
+
 def test_sections_are_marked_in_one_way() -> None:
     ruler = re.compile(r"^/\*\s*-+.*$", re.MULTILINE)
     marks = [mark for file in KERNELS.rglob("*.[ch]") for mark in ruler.findall(file.read_text())]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kernels.plan_memory import memory_of_plan
 from tests.kernels.dumps import CASE, Dumped, dump, run_plan, worst
 from tests.kernels.plans import a_plan
 from workloads.catalogue import bind, lower, step_of
@@ -78,6 +79,7 @@ def test_the_memory_equals_the_prediction(name: str, threads: int, tmp_path: Pat
     run_plan("run", lower(case, threads), tmp_path, "--warmup", "0", "--steps", "1")
     lines = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     memory = next(line for line in lines if line["line"] == "memory")
+    assert memory_of_plan(lower(case, threads)) == {k: v for k, v in memory.items() if k != "line"}
     predicted = asdict(step_memory(step_of(case)))
     assert predicted == {kind: memory[kind] for kind in predicted}
     assert memory["workspace"] < ENGINE_OVERHEAD_MB * 2**20

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.launch.memory_fit import planned_mb
+from kernels.plan_memory import memory_of_plan
 from tests.kernels.dumps import the_runner
 from tests.kernels.plans import product
 from workloads.catalogue import bind, lower
@@ -27,8 +27,8 @@ CASES: list[tuple[str, dict[str, int]]] = [
 ]
 
 
-def run(plan: bytes, folder: Path) -> tuple[float, float]:
-    """Return what two steps of a plan allocate before the first one, and their peak, in MB."""
+def run(plan: bytes, folder: Path) -> tuple[dict[str, int], int]:
+    """Return what two steps of a plan allocate before the first one, and their peak, in bytes."""
     (folder / "plan").write_bytes(plan)
     words = [the_runner(), "run", folder / "plan", folder, "--warmup", "1", "--steps", "1"]
     subprocess.run(words, check=True, timeout=300, stdout=subprocess.DEVNULL)
@@ -36,11 +36,10 @@ def run(plan: bytes, folder: Path) -> tuple[float, float]:
         json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()
     ]
     memory = next(record for record in records if record["line"] == "memory")
-    allocated = sum(size for kind, size in memory.items() if kind != "line")
-    return allocated / 2**20, records[-1]["peak_rss_kb"] / 1024
+    return {k: v for k, v in memory.items() if k != "line"}, records[-1]["peak_rss_kb"] * 1024
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 4, 8])
 @pytest.mark.parametrize(("workload", "parameters"), CASES)
 def test_planned_memory_is_the_peak_less_that_of_an_empty_run(
     workload: str, parameters: dict[str, int], threads: int, tmp_path: Path
@@ -48,9 +47,7 @@ def test_planned_memory_is_the_peak_less_that_of_an_empty_run(
     _, empty = run(product(1, threads), tmp_path)
     plan = lower(bind(workload, parameters), threads)
     allocated, peak = run(plan, tmp_path)
-    planned = planned_mb(plan)
-    assert planned is not None
-    assert planned > 50
-    # The plan and the workspace of the engine's threads; before a run only the plan is known.
-    assert allocated == pytest.approx(peak - empty, rel=0.01)
-    assert planned == pytest.approx(peak - empty, rel=0.03)
+    assert memory_of_plan(plan) == allocated, "known before the run"
+    planned = sum(allocated.values())
+    assert planned > 50_000_000
+    assert planned == pytest.approx(peak - empty, rel=0.01)

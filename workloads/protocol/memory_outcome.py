@@ -6,8 +6,10 @@ from workloads.protocol.faults import Fault, FaultKind
 from workloads.protocol.metrics import Metric
 
 SWAPPED_MIN_MB = 16.0  # less may come from another process
-# What the runner takes besides its plan: code, stacks, and the workspace that its threads share,
-# which only the engine knows. BERT with eight threads takes the most of all workloads: half of it.
+# What the runner takes besides its plan: code, stacks and buffers; 2.3 MB with 1 to 8 threads.
+RUNNER_MB = 4.0
+# The same with the workspace that its threads share, where the engine cannot be asked for it. BERT
+# with eight threads takes the most of all workloads: half of it.
 ENGINE_OVERHEAD_MB = 32.0
 
 

@@ -66,14 +66,14 @@ async def run_runner(call: CommandCall) -> int:
                     return await _run_sampler(call, process, _absolute(call, folder), options)
                 case ["watchdog", folder, *options]:
                     return await _run_watchdog(call, process, _absolute(call, folder), options)
-                case ["dump", _, _, *_]:
-                    text = "a virtual phone computes nothing; dump tensors on a real phone"
+                case ["dump", _, _, *_] | ["memory", _]:
+                    text = "a virtual phone computes nothing; use a real phone or a computer"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case ["tune", _, *_]:
                     text = "a virtual phone has no kernels to tune; tune a real phone"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case _:
-                    text = "use info, run, sample, watchdog, dump or tune; see runner.h"
+                    text = "use info, run, sample, watchdog, dump, memory or tune; see runner.h"
                     raise RunnerFailure(RunnerExit.USAGE, text)
         except RunnerFailure as fault:
             call.print(encode_record(fault.record()) + "\n")

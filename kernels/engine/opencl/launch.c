@@ -12,7 +12,7 @@
 
 #include "../os.h"
 
-enum { SOURCES_MAX = 2, SOURCE_BYTES_MAX = 1 << 20, LOG_BYTES = 220, USUAL_GROUP = 64 };
+enum { SOURCES_MAX = 3, SOURCE_BYTES_MAX = 1 << 20, LOG_BYTES = 220, USUAL_GROUP = 64 };
 
 /* ---- programs ---- */
 
@@ -45,12 +45,13 @@ static void report_build_error(struct launcher *to, cl_handle program, const cha
 
 static cl_handle build_program(struct launcher *to, const char *file) {
     struct session *session = to->session;
-    char path[PATH_BYTES], name[FILE_BYTES];
+    char files[2 * FILE_BYTES], path[PATH_BYTES], name[FILE_BYTES];
     const char *source[SOURCES_MAX];
     size_t size[SOURCES_MAX];
     uint32_t count = 0;
     int32_t status = 0;
-    for (const char *next = file; *next != '\0' && count < SOURCES_MAX; count++) {
+    format_text(files, sizeof files, "common.cl %s", file);
+    for (const char *next = files; *next != '\0' && count < SOURCES_MAX; count++) {
         size_t length = strcspn(next, " ");
         memcpy(name, next, length);
         name[length] = '\0';
