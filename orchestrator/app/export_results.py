@@ -1,6 +1,6 @@
 """Exports a sweep: tables, a timeline of one run, a report page, a bundle."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from io import BytesIO
@@ -30,6 +30,7 @@ from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 from workloads.text import safe_text
+from workloads.units import count_text
 
 TRACES_MAX = 200  # runs whose telemetry a report draws: one per phone and cell
 ENERGY_METRIC = "energy_per_step_mj"
@@ -134,19 +135,25 @@ def incomplete_text(sweep: SweepSummary) -> str:
 
 def page_of_sweep(store: Database, sweep: SweepSummary, allow_mixed: bool = False) -> str:
     """Render the report of a sweep, with the telemetry of the first valid run of every trial."""
-    given = report_input(store, [sweep], allow_mixed)
+    unreadable: list[MeasuredRun] = []
+    given = report_input(store, [sweep], allow_mixed, unreadable)
     if not given.runs and not given.failures:
         raise InvalidState(
             f"{sweep.id} has no results yet; 'farm sweep show {sweep.id}' shows its state"
         )
-    return render_page(sweep.name, given, incomplete_text(sweep))
+    notes = (incomplete_text(sweep), _unreadable_text(unreadable))
+    return render_page(sweep.name, given, " ".join(note for note in notes if note))
 
 
 def report_input(
-    store: Database, sweeps: Sequence[SweepSummary], allow_mixed: bool = False
+    store: Database,
+    sweeps: Sequence[SweepSummary],
+    allow_mixed: bool = False,
+    unreadable: list[MeasuredRun] | None = None,
 ) -> ReportInput:
-    """Read what the report of some sweeps is made of."""
-    runs, recorded = recorded_runs(store, [sweep.id for sweep in sweeps])
+    """Read what the report of some sweeps is made of; `unreadable` gets runs without telemetry."""
+    lost = [] if unreadable is None else unreadable
+    runs, recorded = recorded_runs(store, [sweep.id for sweep in sweeps], lost)
     failures = [
         failed
         for sweep in sweeps
@@ -163,19 +170,39 @@ def report_input(
 
 
 def recorded_runs(
-    store: Database, sweeps: Sequence[str]
+    store: Database, sweeps: Sequence[str], unreadable: list[MeasuredRun]
 ) -> tuple[list[MeasuredRun], list[RecordedRun]]:
     """All runs of sweeps, and the telemetry of the first valid run of every trial."""
     runs = [
         run for sweep in sweeps for run in results.measured_runs(store, sweep, include_void=True)
     ]
     first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
-    recorded = []
-    for run in list(first.values())[:TRACES_MAX]:
-        blob = results.telemetry_blob(store, run.telemetry or "")
-        if blob is not None:
-            recorded.append((run, read_telemetry(blob)))
-    return runs, recorded
+    chosen = list(first.values())[:TRACES_MAX]
+    return runs, list(with_telemetry(store, chosen, unreadable))
+
+
+def with_telemetry(
+    store: Database, runs: Iterable[MeasuredRun], unreadable: list[MeasuredRun]
+) -> Iterator[RecordedRun]:
+    """Yield runs with their telemetry, one at a time; runs whose telemetry is malformed are noted.
+
+    A host may have sent anything, and one run must not keep the others from being read.
+    """
+    for run in runs:
+        blob = results.telemetry_blob(store, run.telemetry) if run.telemetry else None
+        if blob is None:
+            continue
+        try:
+            telemetry = read_telemetry(blob)
+        except InvalidRequest:
+            unreadable.append(run)
+        else:
+            yield run, telemetry
+
+
+def _unreadable_text(runs: Sequence[MeasuredRun]) -> str:
+    count = count_text(len(runs), "run")
+    return f"The telemetry of {count} is malformed and left out." if runs else ""
 
 
 def rank_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTable]:
@@ -197,20 +224,25 @@ def _file_name(sweep: SweepSummary, request: ExportRequest) -> str:
 
 def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream: BinaryIO) -> str:
     if request.format == "bundle":
-        figures = _table(store, sweep, ExportRequest("csv", "figures", include_invalid=True))
+        figures = _table(store, sweep, ExportRequest("csv", "figures", include_invalid=True), [])
         write_sweep_bundle(store, sweep, figures, stream)
-    elif request.format == "trace":
+        return ""
+    if request.format == "trace":
         return _write_trace(store, sweep, request, stream)
-    elif not TABLE_FORMATS[request.format].write(_table(store, sweep, request), stream):
+    unreadable: list[MeasuredRun] = []
+    table = _table(store, sweep, request, unreadable)
+    if not TABLE_FORMATS[request.format].write(table, stream):
         raise InvalidState(
             f"{sweep.id} has no {request.table} yet; 'farm sweep show {sweep.id}' shows its state"
         )
-    return ""
+    return _unreadable_text(unreadable)
 
 
-def _table(store: Database, sweep: SweepSummary, request: ExportRequest) -> Table:
+def _table(
+    store: Database, sweep: SweepSummary, request: ExportRequest, unreadable: list[MeasuredRun]
+) -> Table:
     seed = sweep_queries.sweep_seed(store, sweep.id)
-    recorded = _recorded(store, sweep, request.include_invalid)
+    recorded = with_telemetry(store, _runs(store, sweep, request.include_invalid), unreadable)
     kinds = table_schemas.parameter_kinds(results.cases_of_sweep(store, sweep.id))
     match request.table:
         case "outcomes":
@@ -237,18 +269,11 @@ def _runs(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterat
     return (run for run in runs if include_invalid or run.valid)
 
 
-def _recorded(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterator[RecordedRun]:
-    """Runs with their telemetry, one at a time."""
-    for run in _runs(store, sweep, include_invalid):
-        blob = results.telemetry_blob(store, run.telemetry) if run.telemetry else None
-        if blob is not None:
-            yield run, read_telemetry(blob)
-
-
 def _write_trace(
     store: Database, sweep: SweepSummary, request: ExportRequest, stream: BinaryIO
 ) -> str:
-    for run, telemetry in _recorded(store, sweep, request.include_invalid):
+    runs = _runs(store, sweep, request.include_invalid)
+    for run, telemetry in with_telemetry(store, runs, []):
         name = f"{run.trial}.{run.repeat}"
         if name.startswith(request.run):
             stream.write(write_trace(run, telemetry))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
-from orchestrator.app.export_results import incomplete_text, report_input
+from orchestrator.app.export_results import incomplete_text, report_input, with_telemetry
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabView, read_lab_status
 from orchestrator.app.operation import Role, operation
@@ -34,7 +34,7 @@ from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
-from workloads.protocol.telemetry import Telemetry, read_telemetry
+from workloads.protocol.telemetry import Telemetry
 
 __all__ = [
     "HEADINGS",
@@ -217,7 +217,4 @@ def _failed_runs(store: Database, sweeps: Sequence[str]) -> int:
 def _recorded(
     store: Database, runs: Sequence[MeasuredRun]
 ) -> Iterator[tuple[MeasuredRun, Telemetry]]:
-    for run in runs:
-        blob = results.telemetry_blob(store, run.telemetry) if run.valid and run.telemetry else None
-        if blob is not None:
-            yield run, read_telemetry(blob)
+    return with_telemetry(store, (run for run in runs if run.valid), [])

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import func, select, update
 
 from orchestrator.app.exchange_bundles import BadBundle, import_bundle
+from orchestrator.app.export_results import ExportRequest, prepare_report, write_export
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.maintain_store import restore_store, write_backup
 from orchestrator.app.run_service import prune_daily
@@ -329,3 +330,20 @@ def test_a_running_lab_is_not_restored(tmp_path: Path) -> None:
     assert "is already running; stop it with: farm down" in str(result.exception)
     with file.open("rb") as backup, pytest.raises(BadBundle, match="this is not a backup|not"):
         import_bundle(LabConnection(lab, "anna"), backup)
+
+
+def test_telemetry_of_one_run_that_cannot_be_read_hides_no_other_run(tmp_path: Path) -> None:
+    lab = Lab.read(tmp_path / "lab", {})
+    store = Database(lab.store_url)
+    store.migrate()
+    runs = [measured("PH1", repeat=0), measured("PH2", repeat=0)]
+    blobs = {(runs[0].trial, 0): b"no telemetry", (runs[1].trial, 0): a_blob()}
+    store_runs(store, runs, "mixed", blobs)
+    store.close()
+    note = "The telemetry of 1 run is malformed and left out."
+    with LabConnection(lab, "anna") as connection:
+        assert note in prepare_report(connection, "mixed").html
+        for table in ("samples", "readings", "ops"):
+            stream = io.BytesIO()
+            assert write_export(connection, "mixed", ExportRequest("csv", table), stream) == note
+            assert stream.getvalue().count(b"PH2") > 0
