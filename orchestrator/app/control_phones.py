@@ -69,7 +69,7 @@ def match_serial(phones: Sequence[KnownPhone], serial: str) -> KnownPhone:
         return (exact or prefixed)[0]
     if prefixed:
         raise InvalidRequest(f"'{serial}' is ambiguous ({len(prefixed)} phones match)")
-    raise InvalidRequest(f"there is no phone '{serial}'; 'farm phone list' shows all")
+    raise InvalidRequest(f"there is no phone '{safe_text(serial)}'; 'farm phone list' shows all")
 
 
 @operation(Role.OPERATOR)

@@ -21,6 +21,7 @@ from workloads.protocol.condition import HEADLINES, Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Provenance, metric_kind
 from workloads.protocol.verdict import Validity
+from workloads.text import safe_text
 
 
 def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> list[MetricValue]:
@@ -29,7 +30,7 @@ def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> l
     Without a name it is the headline metric of each run's condition.
     """
     if metric and metric_kind(metric) is None:
-        raise InvalidRequest(f"there is no metric '{metric}'; 'farm metrics' shows all")
+        raise InvalidRequest(f"there is no metric '{safe_text(metric)}'; 'farm metrics' shows all")
     with db.read() as connection:
         trials = _trials(connection, sweep)
         rows = connection.execute(_query(metric, sweep)).all()

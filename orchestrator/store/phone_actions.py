@@ -43,7 +43,8 @@ def _set_drained(
         row = connection.execute(select(host).where(host.c.name == name)).first()
         known = connection.execute(select(phone.c.serial).where(phone.c.host == name)).first()
         if row is None and known is None:
-            raise InvalidRequest(f"there is no host '{name}'; 'farm agent list' shows all")
+            shown = safe_text(name)
+            raise InvalidRequest(f"there is no host '{shown}'; 'farm agent list' shows all")
         leased = (run.c.host == name, run.c.state == RunState.LEASED)
         count = select(func.count()).select_from(run).where(*leased)
         running = connection.execute(count).scalar_one()

@@ -13,6 +13,7 @@ from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import metric_origin, metric_value, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Source
+from workloads.text import safe_text
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ def find_sweep(db: Database, name: str) -> SweepSummary:
     if len(prefixed) == 1:
         return prefixed[0]
     if prefixed:
-        raise InvalidRequest(f"'{name}' is ambiguous ({len(prefixed)} sweeps match)")
-    raise InvalidRequest(f"there is no sweep '{name}'; 'farm sweep list' shows all")
+        raise InvalidRequest(f"'{safe_text(name)}' is ambiguous ({len(prefixed)} sweeps match)")
+    raise InvalidRequest(f"there is no sweep '{safe_text(name)}'; 'farm sweep list' shows all")
 
 
 def sweeps_of_name(db: Database, name: str) -> list[str]:

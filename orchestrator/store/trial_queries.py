@@ -15,6 +15,7 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Report
 from workloads.protocol.verdict import Validity
+from workloads.text import safe_text
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def find_trial(db: Database, prefix: str) -> str:
         return str(ids[0])
     if ids:
         raise InvalidRequest(f"'{prefix}' matches several trials; give more characters")
-    raise InvalidRequest(f"there is no trial '{prefix}'; 'farm trial list SWEEP' shows all")
+    shown = safe_text(prefix)
+    raise InvalidRequest(f"there is no trial '{shown}'; 'farm trial list SWEEP' shows all")
 
 
 def trial_summaries(
