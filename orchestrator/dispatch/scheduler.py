@@ -137,7 +137,7 @@ class Scheduler:
         self._queue = queue
         self._lease_timeout_s = lease_timeout_s
         self._renewed_at = -math.inf
-        self._facts_requested_at: dict[str, float] = {}
+        self._facts_missing_since: dict[str, float] = {}  # by host
         self._disconnected = True
         self._summary = HeartbeatSummary({}, {}, {}, frozenset())
         self._beats: dict[str, tuple[datetime, float]] = {}
@@ -340,10 +340,15 @@ class Scheduler:
                 self._command(item.host, Command(kind=CommandKind.CANCEL, run=item.run))
 
     def _request_facts(self, hosts: Collection[str], moment: float) -> None:
-        for host in hosts:
-            asked_at = self._facts_requested_at.get(host, -math.inf)
-            if moment - asked_at > FACTS_REQUEST_INTERVAL_S:
-                self._facts_requested_at[host] = moment
+        """Ask hosts for the facts of their phones that have been unknown for some time.
+
+        Facts that have just changed are on their way: a heartbeat is faster than a parcel.
+        """
+        since = self._facts_missing_since
+        self._facts_missing_since = {host: since.get(host, moment) for host in hosts}
+        for host, missing_at in self._facts_missing_since.items():
+            if moment - missing_at > FACTS_REQUEST_INTERVAL_S:
+                self._facts_missing_since[host] = moment
                 self._command(host, Command(kind=CommandKind.RESEND_FACTS))
 
     def _check_suspects(self, moment: float) -> None:

@@ -22,7 +22,7 @@ from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import find_server
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
 from orchestrator.supervisor.virtual_phones import PROFILES
-from tests.farm.conftest import ROOT, Farm, wait_for
+from tests.farm.conftest import ROOT, SPOOLED_REPORTS, Farm, wait_for
 from tests.farm.lab_network import LabNetwork
 from workloads.lab_settings import Lab
 
@@ -134,16 +134,16 @@ class ClosedFarm(Farm):
         return [line for line in lines if line["event"] in events]
 
     def spooled_parcels(self) -> int:
-        """Count the parcels that agents keep because ingest has not confirmed them."""
+        """Count the reports that agents keep because ingest has not confirmed them."""
         return sum(self.spooled(host) for host in HOSTS)
 
     def spooled(self, host: str) -> int:
-        """Count the parcels in the spool of a host."""
+        """Count the reports in the spool of a host; facts are announced whenever they change."""
         file = self.folder / host / "agents" / host / "spool.db"
         if not file.exists():
             return 0
         with closing(sqlite3.connect(file)) as spool:
-            return int(spool.execute("SELECT count(*) FROM parcel").fetchone()[0])
+            return int(spool.execute(SPOOLED_REPORTS).fetchone()[0])
 
     def status(self) -> LabStatus:
         """Return the status of the lab, read at the centre."""

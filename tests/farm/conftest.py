@@ -28,6 +28,7 @@ LEASE_S = 3.0
 SETTINGS = f"[scheduler]\nlease_timeout_s = {LEASE_S}\n"
 SPEED = 200.0
 HOSTS = ("host-a", "host-b")
+SPOOLED_REPORTS = "SELECT count(*) FROM parcel WHERE id NOT LIKE 'announcement:%'"
 NO_OPTIONS: Mapping[str, Sequence[str]] = {}
 
 Condition = Callable[[], object]
@@ -83,11 +84,11 @@ class Farm:
         return [line for line in lines if line["event"] in events]
 
     def spooled_parcels(self) -> int:
-        """Count the parcels that agents keep because ingest has not confirmed them."""
+        """Count the reports that agents keep because ingest has not confirmed them."""
         count = 0
         for file in (self.lab.root / "agents").glob("*/spool.db"):
             with closing(sqlite3.connect(file)) as spool:
-                count += spool.execute("SELECT count(*) FROM parcel").fetchone()[0]
+                count += spool.execute(SPOOLED_REPORTS).fetchone()[0]
         return count
 
     def jobs(self, serial: str) -> list[dict[str, Any]]:
