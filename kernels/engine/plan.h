@@ -28,8 +28,13 @@ struct plan {
     const struct tensor *loss; /* NULL: none */
 };
 
+/* Bytes of its lists. */
+static inline size_t plan_bytes(const struct plan *plan) {
+    return (size_t)plan->ops * sizeof *plan->op + (size_t)plan->tensors * sizeof *plan->tensor;
+}
+
 /* Parses a whole plan file; the JSON header is skipped. The bytes are modified: words are ended
- * where they are. NULL: fault. The plan is never freed, since a process runs one plan. */
+ * where they are; nothing points to them afterwards. NULL: fault. The plan is never freed, since a process runs one plan. */
 struct plan *plan_read(char *bytes, size_t count, struct fault *fault);
 
 #endif

@@ -95,7 +95,9 @@ struct plan *open_plan(const char *path, struct fault *fault) {
         fault_set(fault, STATUS_BAD_PLAN, "cannot read the plan %.200s: %s", path, os_error_text());
         return NULL;
     }
-    return plan_read(bytes, count, fault);
+    struct plan *plan = plan_read(bytes, count, fault);
+    free(bytes);
+    return plan;
 }
 
 /* ---- records ---- */
@@ -120,7 +122,7 @@ static void write_memory(struct jsonl_writer *out, const struct plan *plan, size
     for (int arena = 0; arena < ARENAS; arena++) {
         json_int(out, names[arena], (int64_t)plan->arena[arena]);
     }
-    json_int(out, "workspace", (int64_t)plan_workspace(plan));
+    json_int(out, "workspace", (int64_t)(plan_workspace(plan) + plan_bytes(plan)));
     json_int(out, "dataset", (int64_t)dataset);
     json_end(out);
 }

@@ -106,7 +106,9 @@
  *         info then states the weaker of both.
  *     {"line":"memory","parameter":B,"gradient":B,"state":B,"activation":B,"input":B,
  *      "workspace":B,"dataset":B}
- *         bytes allocated before the first step, by kind; nothing is allocated after it.
+ *         bytes allocated before the first step, by kind; nothing is allocated after it. The
+ *         workspace is what the engine adds to the plan: the memory that its operations share, and
+ *         the list of operations.
  *     {"line":"input","source":"storage","direct":true,"batch_bytes":B}     of --input storage only
  *         whether reads bypass the page cache, and the bytes read per step.
  *     {"line":"device","platform":"...","device":"...","version":"...","driver":"...",
