@@ -232,6 +232,12 @@ def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream:
     unreadable: list[MeasuredRun] = []
     table = _table(store, sweep, request, unreadable)
     if not TABLE_FORMATS[request.format].write(table, stream):
+        (counted,) = with_left_out(store, [sweep])
+        if counted.left_out.text and request.table == "figures":
+            raise InvalidState(
+                f"{sweep.id} has no valid run: {counted.left_out.text}; "
+                "'--include-invalid' exports all runs"
+            )
         raise InvalidState(
             f"{sweep.id} has no {request.table} yet; 'farm sweep show {sweep.id}' shows its state"
         )

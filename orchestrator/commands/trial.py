@@ -1,6 +1,6 @@
 """`farm trial`: lists trials, and shows the reports on one of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,8 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_phone, complete_sweep
 from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import value_option
+from workloads.protocol.reason_advice import REASON_ADVICE
+from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
 from workloads.units import format_duration, step_time_text
 
@@ -101,6 +103,8 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
             *(_chart_lines(chart) if chart else ()),
         ):
             _print_line(line)
+    for line in _advice_lines(details.reports):
+        _print_line(line)
     if not details.reports:
         click.echo(NO_REPORT, err=True)
 
@@ -167,7 +171,7 @@ def _chart_lines(chart: "RunChart") -> Iterator[str]:
             " " if value is None else BARS[round((value - low) / span * (len(BARS) - 1))]
             for value in row.values
         )
-        ends = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        ends = " to ".join(dict.fromkeys((f"{low:.4g}", f"{high:.4g}")))
         yield f"    {row.name:<6}{bars}  {ends} {row.unit}"
     width = len(chart.rows[0].values)
     axis = f"0 s{f'{chart.seconds:.1f} s':>{width - 3}}"
@@ -188,6 +192,17 @@ def _problem_lines(item: "AttemptReport") -> Iterator[str]:
         yield f"    {reason.validity} ({number}): {reason.text} [{reason.when}]"
     if report.restore_error is not None:
         yield f"    not restored: {report.restore_error}"
+
+
+def _advice_lines(reports: Sequence["AttemptReport"]) -> Iterator[str]:
+    """Yield what to do about each reason for which a run does not count."""
+    verdicts = [item.report.verdict for item in reports if item.report.verdict]
+    reasons = [reason for verdict in verdicts for reason in verdict.reasons]
+    codes = dict.fromkeys(each.code for each in reasons if each.validity is not Validity.VALID)
+    if codes:
+        yield "what to do:"
+    for code in codes:
+        yield f"    {code}: {REASON_ADVICE[code]}"
 
 
 def _attempt_lines(item: "AttemptReport") -> Iterator[str]:

@@ -217,6 +217,7 @@ def test_a_trial_is_drawn_with_the_moments_of_its_reasons(store: Database, tmp_p
     assert sum(line.startswith("    step ") for line in lines) == 2, "the suspect and the newest"
     (heat, _) = (line for line in lines if line.startswith("    heat "))
     assert heat.endswith("  30 to 31 °C")
+    assert lines[-1].startswith("    sampling_gap: The phone was too busy")
     (marks,) = (line for line in lines if line.endswith("(1) at 1.0 s"))
     axis = next(line for line in lines if line.strip().startswith("0 s"))
     assert marks.index("^") == axis.index("0 s") + int(60 / 2.02)
@@ -388,7 +389,8 @@ def test_imports_and_removals_are_recorded(lab_with_sweep: Path, tmp_path: Path)
     [
         (("nowhere",), 2, "there is no sweep"),
         (("small", "--format", "trace", "--run", "tr-none"), 6, "no valid run"),
-        (("empty",), 7, "has no figures yet"),
+        (("empty",), 7, "'--include-invalid' exports all runs"),
+        (("empty", "--table", "samples"), 7, "has no samples yet"),
         (("empty", "--format", "trace"), 6, "no valid run"),
     ],
 )
