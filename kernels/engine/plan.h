@@ -34,7 +34,8 @@ static inline size_t plan_bytes(const struct plan *plan) {
 }
 
 /* Parses a whole plan file; the JSON header is skipped. The bytes are modified: words are ended
- * where they are; nothing points to them afterwards. NULL: fault. The plan is never freed, since a process runs one plan. */
+ * where they are; nothing points to them afterwards. NULL: fault. The plan is never freed, since a
+ * process runs one plan. */
 struct plan *plan_read(char *bytes, size_t count, struct fault *fault);
 
 #endif
