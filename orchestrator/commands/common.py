@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,6 +20,9 @@ from workloads.text import safe_text
 if TYPE_CHECKING:
     from orchestrator.app.control_sweeps import OperatorChange
     from orchestrator.app.lab_connection import LabConnection
+
+# Control characters that JSON leaves as they are, and invisible ones that reorder a line.
+_UNSEEN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 lab_option = lab_folder_option("The lab folder.")
 dry_run_option = click.option(
@@ -73,8 +77,9 @@ def _token() -> str:
 
 
 def print_json(content: object) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(content, default=_plain, ensure_ascii=False, indent=2))
+    """Print one JSON document; characters that could change a terminal are escaped."""
+    text = json.dumps(content, default=_plain, ensure_ascii=False, indent=2)
+    click.echo(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def _plain(value: object) -> object:

@@ -1,6 +1,7 @@
 """Bad input: one line of text, the documented exit code, no traceback, and nothing is stored."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.commands.common import print_json
 from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.lab_process import lab_lock
 from orchestrator.supervisor.services import services
@@ -193,3 +195,12 @@ def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
 def test_a_password_on_the_command_line_is_refused() -> None:
     result = run_farm("agent", "run", "--broker", "redis://user:secret@127.0.0.1:1/0")
     assert (result.returncode, "set FARM_BROKER instead" in result.stderr) == (2, True)
+
+
+def test_json_cannot_change_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    content = {"model": "\x1b[2J\x9b2J\u202eevil\u2028\ufeff °C"}
+    print_json(content)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == content
+    assert not set("\x1b\x9b\u202e\u2028\ufeff") & set(printed)
+    assert "°C" in printed
