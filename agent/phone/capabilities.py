@@ -16,6 +16,7 @@ class Capabilities:
     root: bool
     clocks_writable: bool
     cpu_zones: tuple[ThermalZone, ...]
+    zones_shown: int = 0  # thermal zones of the kernel with a value, of any part
     cpus: tuple[int, ...] = ()
     offline_cpus: tuple[int, ...] = ()  # during the probe, so that their clocks are unknown
     shell_cpus: tuple[int, ...] = ()
@@ -103,7 +104,7 @@ def _clocks(capabilities: Capabilities) -> tuple[bool, str]:
 
 def _temperature(capabilities: Capabilities) -> tuple[bool, str]:
     if not capabilities.cpu_zones:
-        return False, "no CPU temperature can be read"
+        return False, f"no CPU temperature can be read: {_why_no_temperature(capabilities)}"
     if not _has_zone_nodes(capabilities):
         return (
             False,
@@ -111,6 +112,15 @@ def _temperature(capabilities: Capabilities) -> tuple[bool, str]:
         )
     count = len(capabilities.cpu_zones)
     return True, f"CPU temperature is read from {count} zone{'s' * (count != 1)}"
+
+
+def _why_no_temperature(capabilities: Capabilities) -> str:
+    if capabilities.zones_shown:
+        count = capabilities.zones_shown
+        return f"none of {count} thermal zone{'s' * (count != 1)} is known to be at the CPU"
+    if capabilities.is_computer:
+        return "the kernel shows no thermal zone"
+    return "thermal zones are hidden or empty, and Android's thermal service shows no CPU"
 
 
 def _cores(capabilities: Capabilities) -> tuple[bool, str]:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ _USES = {
     "no_value": "its node is empty or not a whole number",
     "implausible": "no running phone has this temperature",
     "default_value": "several sensors show this value: they are not connected",
+    "contradiction": "its name contradicts its type, or its type is unknown",
     "outlier": "it is far from the other sensors of the same part, or from the battery",
     "not_temperature": "not a temperature: a level, a voltage, a limit or an alarm",
     "unknown_name": "its name is not in the table of sensors of CPU and body",
@@ -166,10 +168,12 @@ def describe(
     """The findings of a probe, line by line."""
     from agent.phone.kernel_nodes import hottest_c
 
-    lines = [f"{facts.model}: {facts.soc}, Android {facts.android}, {facts.ram_mb} MB"]
+    memory = f"{facts.ram_mb} MB" if facts.ram_mb else "memory unknown"
+    lines = [f"{facts.model}: {facts.soc}, Android {facts.android}, {memory}"]
     for cluster in facts.clusters:
         ladder = cluster.ladder_khz
         steps = f"{len(ladder)} steps, {ladder[0]} to {ladder[-1]} kHz" if ladder else "no clock"
+        steps = f"at most {ladder[0]} kHz, steps unknown" if len(ladder) == 1 else steps
         cpus = f"cpu{cluster.cpus[0]}" + (f"-{cluster.cpus[-1]}" if len(cluster.cpus) > 1 else "")
         lines.append(f"cluster    {cpus}: {steps}, capacity {cluster.capacity}")
     values = dict(reading.nodes) | _service_values(reading)
@@ -185,7 +189,20 @@ def describe(
     lines += [f"  no       {text}" for text in facts.uncontrolled]
     unused = [at for at in zones if at.use.value in _USES]
     lines += [f"unused     {safe_text(at.zone.type, 40)}: {_USES[at.use.value]}" for at in unused]
+    lines += [f"unused     {name}: {why}" for name, why in _unused_rows(facts, reading)]
     return lines
+
+
+def _unused_rows(facts: "PhoneFacts", reading: "PhoneReading") -> Iterator[tuple[str, str]]:
+    """The sensors of the thermal service that are not used, with the reason, if it is needed."""
+    from agent.phone.thermalservice import is_thermalservice, service_temperatures
+
+    used = {zone.type for zone in (*facts.cpu_zones, facts.body_zone) if zone is not None}
+    if any(is_thermalservice(zone.path) for zone in facts.cpu_zones) or not facts.zones:
+        for row in service_temperatures(reading.thermalservice):
+            if row.name not in used:
+                is_clear = row.kind is not None
+                yield safe_text(row.name, 40), _USES["other" if is_clear else "contradiction"]
 
 
 def _service_values(reading: "PhoneReading") -> dict[str, str]:

@@ -85,7 +85,8 @@ def interpret_reading(
     clusters = (*clusters, *offline_clusters(nodes, clusters))
     examined = examine_zones(nodes)
     cpu_zones, body_zone = choose_zones(reading, examined)
-    capabilities = _find_capabilities(reading, clusters, cpu_zones, provenance)
+    shown = sum(at.temp_c is not None for at in examined)
+    capabilities = _find_capabilities(reading, clusters, cpu_zones, shown, provenance)
     control = summarize_control(capabilities)
     return PhoneFacts(
         serial=serial,
@@ -151,6 +152,7 @@ def _find_capabilities(
     reading: PhoneReading,
     clusters: Sequence[Cluster],
     cpu_zones: tuple[ThermalZone, ...],
+    zones_shown: int,
     provenance: Provenances | None,
 ) -> Capabilities:
     """What can be read and written."""
@@ -162,6 +164,7 @@ def _find_capabilities(
         root=reading.root,
         clocks_writable=bool(limits) and writable.issuperset(limits),
         cpu_zones=cpu_zones,
+        zones_shown=zones_shown,
         cpus=tuple(cpu for cluster in clusters for cpu in cluster.cpus),
         offline_cpus=offline_cpus(nodes, clusters),
         shell_cpus=_shell_cpus(nodes),

@@ -162,7 +162,7 @@ def _clocks(facts: Mapping[str, Any]) -> tuple[dict[tuple[int, ...], tuple[int, 
     per_core = True
     for clock in facts.get("clock", ()):
         nodes = clock["nodes"]
-        cpus = tuple(_cpu_list(nodes.get("related_cpus", "")))
+        cpus = tuple(_cpu_list(nodes.get("related_cpus") or nodes.get("affected_cpus", "")))
         words = f"{nodes.get('scaling_available_frequencies', '')} "
         words += nodes.get("scaling_boost_frequencies", "")
         lines = nodes.get("stats/time_in_state", "").splitlines()
