@@ -5,11 +5,13 @@ memory. Nothing is downloaded; the user provides the files.
 """
 
 import gzip
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from workloads.lowering.plan_body import DataStream
 from workloads.protocol.faults import InvalidRequest
 
 ALIGNMENT = 64
@@ -17,6 +19,8 @@ MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 CIFAR10_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 FILES = {"mnist": MNIST_FILES, "cifar10": CIFAR10_FILES}
 CIFAR10_SHAPE = (3, 32, 32)
+HEAD_BYTES_MAX = 4096
+_COLUMN = re.compile(r"^column ([a-z]+) (\d{1,9}) \d((?: \d{1,9})*)$", re.MULTILINE)
 _IDX = {1: (0x801, ">II"), 3: (0x803, ">IIII")}  # rank: magic number and format of the header
 
 
@@ -47,10 +51,7 @@ def text_file(content: bytes, text_length: int, samples: int) -> bytes:
     size = count * text_length
     columns = (content[first : first + size] for first in (0, 1))
     return pack(
-        [
-            FileColumn("index", count, (text_length,), struct.pack(f"<{size}i", *column))
-            for column in columns
-        ]
+        [FileColumn("index", count, (text_length,), _indices(column)) for column in columns]
     )
 
 
@@ -64,6 +65,29 @@ def pack(columns: Sequence[FileColumn]) -> bytes:
     for column in columns:
         content += bytes(-len(content) % ALIGNMENT) + column.content
     return content
+
+
+def data_mismatch(head: bytes, streams: Iterable[DataStream]) -> str | None:
+    """Return why a data file, by its first bytes, does not serve a plan; None if it does."""
+    columns = _COLUMN.findall(head.partition(b"\nend\n")[0].decode(errors="replace"))
+    for stream in (each for each in streams if each.column.generator == "file"):
+        number = stream.column.ints[0]
+        if number >= len(columns):
+            return "is not a data set; add one with 'farm workload add-dataset'"
+        kind, count, *_ = columns[number]
+        shape = tuple(map(int, columns[number][2].split()))
+        if (kind, shape) != (stream.column.type, stream.shape):
+            found, needed = ("x".join(map(str, each)) or "1" for each in (shape, stream.shape))
+            return (
+                f"has samples of {found} values, and the workload reads {needed}; add it again "
+                "with the --text-length of the sweep, or use another data set"
+            )
+        if int(count) < stream.count:
+            return (
+                f"has {count} samples, and the workload reads {stream.count}; add it again with "
+                "more samples, or use a smaller batch"
+            )
+    return None
 
 
 def _mnist(files: Mapping[str, bytes]) -> tuple[FileColumn, FileColumn]:
@@ -95,7 +119,14 @@ def _cifar10(files: Mapping[str, bytes]) -> tuple[FileColumn, FileColumn]:
 def _labels(content: bytes, count: int, name: str) -> FileColumn:
     if any(label > 9 for label in content):
         raise InvalidRequest(f"{name} has a label above 9; it is damaged, or another data set")
-    return FileColumn("index", count, (), struct.pack(f"<{len(content)}i", *content))
+    return FileColumn("index", count, (), _indices(content))
+
+
+def _indices(content: bytes) -> bytes:
+    """Return every byte as an index: four bytes, the lowest first."""
+    wide = bytearray(4 * len(content))
+    wide[::4] = content
+    return bytes(wide)
 
 
 def _idx_shape(content: bytes, rank: int, name: str) -> tuple[int, ...]:

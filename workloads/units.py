@@ -2,17 +2,22 @@
 
 import re
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+from workloads.text import safe_text
+
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)"
+_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|h)")
 _SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|MB|GB|KiB|MiB|GiB)")
+_BYTES = re.compile(rf"{_NUMBER}\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
 _BYTES_PER = {
     "B": 1,
     "kB": 1000,
     "MB": 1000**2,
     "GB": 1000**3,
+    "TB": 1000**4,
     "KiB": 1024,
     "MiB": 1024**2,
     "GiB": 1024**3,
+    "TiB": 1024**4,
 }
 
 
@@ -20,7 +25,9 @@ def parse_duration(text: str) -> float:
     """Parse '90s', '20m', '1.5h' or '250ms'."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text}' is not a duration; use for example 90s, 20m or 1.5h")
+        raise ValueError(
+            f"'{safe_text(text, 40)}' is not a duration; use for example 90s, 20m or 1.5h"
+        )
     return float(match[1]) * _SECONDS_PER[match[2]]
 
 
@@ -28,15 +35,16 @@ def parse_bytes(text: str) -> int:
     """Parse '512MB', '1.5 GB' or '2GiB'."""
     match = _BYTES.fullmatch(text.strip())
     if match is None:
+        shown = safe_text(text, 40)
         raise ValueError(
-            f"'{text}' is not an amount of memory; use for example 512MB, 1.5GB or 2GiB"
+            f"'{shown}' is not an amount of memory; use for example 512MB, 1.5GB or 2GiB"
         )
     return int(float(match[1]) * _BYTES_PER[match[2]])
 
 
 def format_bytes(count: int) -> str:
     """Format an amount of memory with three significant digits."""
-    for unit in ("GB", "MB", "kB"):
+    for unit in ("TB", "GB", "MB", "kB"):
         if count >= _BYTES_PER[unit]:
             value = count / _BYTES_PER[unit]
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}"

@@ -1,6 +1,6 @@
 """Checks and plans a sweep: which runs it becomes on which phones, how long they take."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.store_files import has_file
+from orchestrator.app.store_files import file_head
 from orchestrator.app.twin_process import estimate_with_twin
 from orchestrator.decisions.health import Health
 from orchestrator.planning.estimate import (
@@ -34,7 +34,7 @@ from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
-from workloads.catalogue import cost_of, launch_for
+from workloads.catalogue import cost_of, launch_for, step_of
 from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.text import safe_text
@@ -121,11 +121,14 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         warnings = tuple(plan_warnings(sweep, (), (), datetime.now(UTC)))
         named = SweepName(sweep.id, sweep.name)
         return SweepPlan(named, warnings=warnings, store_error=str(error))
-    return plan_on_phones(sweep, store, missing_files(partial(has_file, lab), sweep))
+    return plan_on_phones(sweep, store, missing_files(partial(file_head, lab), sweep))
 
 
-def missing_files(has_file: Callable[[str], bool], sweep: Sweep) -> list[str]:
-    """Return what is to be added to the lab before a sweep's programs and data sets can run."""
+def missing_files(head: Callable[[str], bytes | None], sweep: Sweep) -> list[str]:
+    """Return what is to be added to the lab before a sweep's programs and data sets can run.
+
+    `head` returns the first bytes of a file of the lab, or None if the lab does not have it.
+    """
     programs = {
         item.sha256: f"{item.name} ({item.sha256[:12]}) is not in the lab; add it with "
         "'farm workload add-file'"
@@ -138,7 +141,22 @@ def missing_files(has_file: Callable[[str], bool], sweep: Sweep) -> list[str]:
         for case in sweep.cases
         if case.data
     }
-    return [text for digest, text in (programs | data_sets).items() if not has_file(digest)]
+    wanted = programs | data_sets
+    heads = {digest: head(digest) for digest in wanted}
+    missing = [text for digest, text in wanted.items() if heads[digest] is None]
+    return [*missing, *dict.fromkeys(_unfit_data(heads, sweep))]
+
+
+def _unfit_data(heads: Mapping[str, bytes | None], sweep: Sweep) -> Iterator[str]:
+    """Say which data sets have other samples, or fewer, than their cases read."""
+    from workloads.dataset_files import data_mismatch
+    from workloads.lowering import lower_step
+
+    for case in sweep.cases:
+        head = heads[case.data] if case.data else None
+        why = head is not None and data_mismatch(head, lower_step(step_of(case)).streams)
+        if case.data and why:
+            yield f"the data set {case.data[:12]} {why}"
 
 
 def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()) -> SweepPlan:

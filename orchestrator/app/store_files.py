@@ -7,6 +7,7 @@ from tempfile import NamedTemporaryFile
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, Upload, operation
+from workloads.dataset_files import HEAD_BYTES_MAX
 from workloads.protocol.faults import InvalidRequest
 
 PIECE_BYTES = 1 << 20
@@ -19,6 +20,14 @@ def has_file(lab: LabConnection, digest: str) -> bool:
         re.fullmatch(r"[0-9a-f]{64}", digest) is not None
         and (lab.lab.files_folder / digest).exists()
     )
+
+
+def file_head(lab: LabConnection, digest: str) -> bytes | None:
+    """Return the first bytes of a file of the lab; None if the lab does not have it."""
+    if not has_file(lab, digest):
+        return None
+    with (lab.lab.files_folder / digest).open("rb") as file:
+        return file.read(HEAD_BYTES_MAX)
 
 
 @operation(Role.OPERATOR)
@@ -35,7 +44,7 @@ def store_file(lab: LabConnection, digest: str, stream: Upload) -> str:
                     found.update(piece)
                 part.close()
                 if found.hexdigest() != digest:
-                    raise InvalidRequest("the file was changed on the way; send it again")
+                    raise InvalidRequest("the file was damaged in transfer; send it again")
                 file = folder / part.name
                 file.chmod(0o644)
                 file.replace(folder / digest)

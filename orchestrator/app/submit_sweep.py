@@ -11,7 +11,7 @@ from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_notices import check_targets
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.plan_sweep import SweepName, missing_files, pattern_warnings, spread_trials
-from orchestrator.app.store_files import has_file
+from orchestrator.app.store_files import file_head
 from orchestrator.planning.expand import Expansion, SkippedPhone
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import phone_queries, submission, sweep_queries
@@ -46,7 +46,7 @@ def submit_sweep(
     check_targets(lab.lab.settings.notices, notify)
     sweep = read_sweep(text, fetch)
     lab.broker.check()
-    missing = missing_files(partial(has_file, lab), sweep)
+    missing = missing_files(partial(file_head, lab), sweep)
     if missing:
         raise InvalidRequest("; ".join(missing))
     expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
@@ -82,7 +82,7 @@ def _refuse_too_few(sweep: Sweep, expansion: Expansion) -> None:
     if count >= required:
         return
     reasons = [f"  {item.phone}: {item.reason}" for item in expansion.skipped if not item.cells]
-    details = "\n".join(reasons) if reasons else "  the lab does not know any phone yet"
+    details = "\n".join(reasons) if reasons else "  no phone is known to the lab yet"
     skipped = {item.phone: item.reason for item in expansion.skipped}
     if required == 1:
         raise NoPhoneMatches(f"no phone can run '{sweep.name}':\n{details}", skipped)

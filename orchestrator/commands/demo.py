@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import print_table
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 from workloads.units import count_text, format_ms
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ REAL_PHONE = (
 )
 @value_option(
     "--speed",
-    type=click.FloatRange(1, 1000),
+    type=FiniteRange(1, 1000),
     default=200.0,
     help="How many times faster than real time virtual phones run.",
 )

@@ -9,6 +9,7 @@ from orchestrator.commands.common import connect, json_option, print_json, print
 from orchestrator.commands.select_export import export_fleet, verify
 from orchestrator.commands.select_options import (
     POLICY_NAMES,
+    SECONDS_MAX,
     deadline_option,
     duty_options,
     link_option,
@@ -17,7 +18,7 @@ from orchestrator.commands.select_options import (
     workload_options,
 )
 from orchestrator.commands.select_simulate import contest, simulate
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable, Recommendation, RoundEstimate
@@ -60,7 +61,7 @@ select.add_command(verify)
 @value_option(
     "--heated-for",
     "heated_s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0, SECONDS_MAX),
     default=0.0,
     help="Assume that the phones have already trained for this many seconds (thermal state).",
 )

@@ -13,8 +13,9 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 from workloads.protocol.faults import InvalidRequest
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ExportCheck, LinkDistribution
@@ -47,7 +48,7 @@ LINK_NAMES = ("flash-wifi",)
 )
 @click.option(
     "--unit-spread",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     help="Relative deviation of the speed between units of a model. Default: that of measured "
     "phones of the same model.",
 )
@@ -58,7 +59,7 @@ LINK_NAMES = ("flash-wifi",)
 @click.option(
     "--availability",
     metavar="day|FILE",
-    help="Windows in which clients are available: drawn with a rhythm of a day, or from a table "
+    help="Windows in which clients are available: drawn with a daily pattern, or from a table "
     "with the columns client, start_s, end_s, charging. Default: always.",
 )
 @click.option(
@@ -98,11 +99,13 @@ def export_fleet(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     """
     from orchestrator.app.select_clients import LocalWork, PopulationPlan, export_clients
 
+    if clients is None and (model_share is not None or unit_spread is not None):
+        raise InvalidRequest("--model-share and --unit-spread draw a population; pass --clients N")
     table = read_clients(name, lab_folder, workload, batch, allow_mixed)
     plan = PopulationPlan(
         clients,
         seed,
-        _parse_shares(model_share) if model_share else None,
+        None if model_share is None else _parse_shares(model_share),
         _parse_links(link_kbps, links),
         rhythm=availability == "day",
         unit_spread=unit_spread,
@@ -128,16 +131,15 @@ def export_fleet(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
 
 def _parse_shares(text: str) -> dict[str, float]:
-    shares = {}
-    for part in text.split(","):
-        model, _, share = part.rpartition("=")
-        try:
-            shares[model.strip()] = float(share)
-        except ValueError:
-            shares = {}
-            break
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        shares = {model.strip(): float(share) for model, _, share in parts}
+    except ValueError:
+        shares = {}
     if not shares or "" in shares or not all(map(isfinite, shares.values())):
         raise InvalidRequest(f"--model-share: '{text}' is not a list; write MODEL=0.7,MODEL=0.3")
+    if len(shares) < len(parts):
+        raise InvalidRequest("--model-share names a model twice; name it once")
     return shares
 
 
@@ -208,5 +210,5 @@ def _report_check(check: "ExportCheck") -> None:
             f"{check.title} would compute times that differ by up to {worst:.1%}{link} from those "
             "of 'farm select'; do not use this export"
         )
-    title, count = check.title, check.clients
-    click.echo(f"{title} computes rounds of {count} clients to within {worst:.2%}{link}.", err=True)
+    rounds = f"rounds of {count_text(check.clients, 'client')}"
+    click.echo(f"{check.title} computes {rounds} to within {worst:.2%}{link}.", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, lab_option
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable
@@ -17,6 +17,8 @@ POLICY_NAMES = (
     "frugal",
 )
 
+SECONDS_MAX = 1_000_000
+SAMPLES_MAX = 1_000_000_000
 _workload_options = (
     click.argument("name", metavar="SWEEP"),
     lab_option,
@@ -28,29 +30,31 @@ _workload_options = (
 )
 link_option = value_option(
     "--link-s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0, SECONDS_MAX),
     default=0.0,
     help="Seconds that a phone takes to download the model and upload its update.",
 )
 deadline_option = click.option(
-    "--deadline", type=click.FloatRange(0, min_open=True), help="Round deadline in seconds."
+    "--deadline",
+    type=FiniteRange(0, SECONDS_MAX, min_open=True),
+    help="Round deadline in seconds.",
 )
 
 _duty_options = (
     click.option(
         "--samples",
-        type=click.FloatRange(1),
+        type=FiniteRange(1, SAMPLES_MAX),
         help="Samples per phone and round. Default: as many as fit into --round-seconds.",
     ),
     value_option(
         "--round-seconds",
-        type=click.FloatRange(0, min_open=True),
+        type=FiniteRange(0, SECONDS_MAX, min_open=True),
         default=30.0,
         help="Work of a round for the median phone, while it is cool.",
     ),
     click.option(
         "--rest-seconds",
-        type=click.FloatRange(0),
+        type=FiniteRange(0, SECONDS_MAX),
         help="Pause between two rounds of a phone. Default: until it is cool.",
     ),
 )

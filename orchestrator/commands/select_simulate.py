@@ -1,4 +1,4 @@
-"""`farm select simulate|contest`: compares the policies in small federated trainings."""
+"""`farm select simulate|contest`: compares the policies in small federated training tasks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -10,12 +10,13 @@ import click
 from orchestrator.commands.common import json_option, print_json, print_table
 from orchestrator.commands.select_options import (
     POLICY_NAMES,
+    SECONDS_MAX,
     deadline_option,
     print_notes,
     read_clients,
     workload_options,
 )
-from workloads.cli_options import value_option
+from workloads.cli_options import FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ContestRow, SimulationOutcome
@@ -49,13 +50,13 @@ SCENARIO_NAMES = (
 @deadline_option
 @value_option(
     "--round-seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, SECONDS_MAX, min_open=True),
     default=30.0,
     help="Work of a round for the median phone, while it is cool.",
 )
 @value_option(
     "--noise",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.0,
     help="Relative error of every figure that the server knows.",
 )
@@ -63,7 +64,7 @@ SCENARIO_NAMES = (
     "--availability",
     type=click.Choice(["always", "day"]),
     default="always",
-    help="When clients are available: always, or with a rhythm of a day.",
+    help="When clients are available: always, or with a daily pattern.",
 )
 @click.option("--clock-only", is_flag=True, help="Train nothing: only times and energies.")
 @click.option(
@@ -96,7 +97,7 @@ def simulate(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     Clients are drawn from the sweep's phones, the same for every policy. A small model is
     really trained; the time of each round is computed from the sweep's measurements. Energy
-    includes radio and waiting. random asks 1.3 times the phones it needs.
+    includes radio and waiting. random selects 1.3 times as many phones as it needs.
 
     REACHED counts the seeds in which the target accuracy was reached; HEAT is the mean thermal
     state of the chosen phones (1: at their sustained speed); UNFAIRNESS is the Gini coefficient
@@ -212,11 +213,11 @@ def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     The worst scenario of our policy is printed first.
 
-    Every cell is the time to the target accuracy relative to random, which asks 1.3 times the
-    phones it needs, with a 95 % interval over paired seeds, and the seeds in which the accuracy
-    was reached; ≥ and ≤ mark bounds where it was not. HEAT and ROUNDS are those of random. The
-    second table shows what each term of our policy is worth: the time without the term relative to
-    the time with it. --json also has the energy.
+    Every cell is the time to the target accuracy relative to random, which selects 1.3 times
+    as many phones as it needs, with a 95 % interval over paired seeds, and the number of seeds that
+    reached the accuracy; ≥ and ≤ mark bounds where some did not. HEAT and ROUNDS are those of
+    random. The second table is an ablation of our policy: the time without a term relative to the
+    time with it. --json also has the energy.
 
     Example: farm select contest demo --scenario noise --seeds 10
     """

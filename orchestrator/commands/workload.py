@@ -1,11 +1,13 @@
 """`farm workload`: lists workloads, and adds the files of external programs and data sets."""
 
+import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -108,8 +110,15 @@ def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: boo
 )
 @click.option("--memory", required=True, metavar="BYTES", help="Memory budget: 512MB, 1GB, 2GiB.")
 @click.option("--with", "given", multiple=True, metavar="NAME=N,...", help="Set a parameter.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    help="Threads of the engine; each needs memory. By default those of the workload, or 8.",
+)
 @json_option
-def fit(names: tuple[str, ...], memory: str, given: tuple[str, ...], as_json: bool) -> None:
+def fit(
+    names: tuple[str, ...], memory: str, given: tuple[str, ...], threads: int | None, as_json: bool
+) -> None:
     """Find the largest batch that fits into a memory budget.
 
     With several workloads or values of a parameter, print a table.
@@ -119,8 +128,10 @@ def fit(names: tuple[str, ...], memory: str, given: tuple[str, ...], as_json: bo
       farm workload fit resnet50 --memory 1GB
       farm workload fit decoder-15m decoder-15m-lora --memory 1GB --with text_length=128,512
     """
+    from kernels.plan_memory import PHONE_CORES, needed_with_threads
+    from workloads.catalogue import bind, thread_count
     from workloads.memory_budget import BATCH, fit_batch
-    from workloads.units import format_bytes, parse_bytes
+    from workloads.units import parse_bytes
 
     try:
         budget = parse_bytes(memory)
@@ -130,36 +141,44 @@ def fit(names: tuple[str, ...], memory: str, given: tuple[str, ...], as_json: bo
         [_parse_parameter(f"{name}={value}") for value in values.split(",")]
         for name, _, values in (text.partition("=") for text in given)
     ]
-    fits = [
-        (name, dict(chosen), *fit_batch(name, budget, dict(chosen)))
-        for name in names
-        for chosen in product(*choices)
-    ]
-    rows = [
-        {"workload": name, **chosen, "budget_bytes": budget, BATCH: batch, "needed_bytes": needed}
-        for name, chosen, batch, needed in fits
-    ]
+    if any(name == BATCH for values in choices for name, _ in values):
+        raise InvalidRequest(f"{BATCH} is what this command finds; leave it out")
+    rows: list[dict[str, Any]] = []
+    for name, chosen in product(names, map(dict, product(*choices))):
+        count = threads or thread_count(bind(name, chosen), PHONE_CORES)
+        needs = partial(needed_with_threads, threads=count)
+        batch, needed = fit_batch(name, budget, chosen, needs)
+        row = {"workload": name, **chosen, "threads": count, "budget_bytes": budget}
+        rows.append(row | {BATCH: batch, "needed_bytes": needed})
     if as_json:
         print_json(rows if len(rows) > 1 else rows[0])
-    elif len(rows) > 1:
-        parameters = list(fits[0][1])
-        print_table(
-            ["workload", *parameters, "largest batch", "needs"],
-            [
-                [name, *chosen.values(), "none" if batch is None else batch, format_bytes(needed)]
-                for name, chosen, batch, needed in fits
-            ],
-        )
     else:
-        name, _, batch, needed = fits[0]
+        _print_fits(rows)
+
+
+def _print_fits(rows: list[dict[str, Any]]) -> None:
+    from workloads.memory_budget import BATCH
+    from workloads.units import count_text, format_bytes
+
+    if len(rows) == 1:
+        row, batch, budget = rows[0], rows[0][BATCH], format_bytes(rows[0]["budget_bytes"])
         how = "does not fit" if batch is None else "fits"
         size = ": a batch of 1 needs" if batch is None else f" with a batch of {batch}, which needs"
-        click.echo(f"{name} {how} into {format_bytes(budget)}{size} {format_bytes(needed)}.")
+        need = f"{format_bytes(row['needed_bytes'])} with {count_text(row['threads'], 'thread')}"
+        click.echo(f"{row['workload']} {how} into {budget}{size} {need}.")
+        return
+    print_table(
+        [*list(rows[0])[:-3], "largest batch", "needs"],
+        [
+            [*list(row.values())[:-3], row[BATCH] or "none", format_bytes(row["needed_bytes"])]
+            for row in rows
+        ],
+    )
 
 
 def _parse_parameter(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
-    if not value.isdecimal():
+    if re.fullmatch("[0-9]{1,18}", value) is None:
         raise InvalidRequest(f"'{safe_text(text, 60)}' is not NAME=N with a whole number N")
     return name, int(value)
 
@@ -169,8 +188,8 @@ def _parse_parameter(text: str) -> tuple[str, int]:
 def new(name: str) -> None:
     """Write the commented file of a model NAME, and its table line.
 
-    The files are in workloads/models/ of this installation. The new workload can be used at once; a
-    lab that runs already learns of it when it is started again.
+    The files are in workloads/models/ of this installation. The new workload can be used at
+    once; a running lab must be restarted to use it.
 
     Example: farm workload new my-net
     """

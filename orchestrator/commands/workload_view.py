@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from workloads.catalogue import CATALOGUE, Case, cost_of, step_of
+from kernels.plan_memory import PHONE_CORES, memory_of_plan
+from workloads.catalogue import CATALOGUE, Case, cost_of, lower, step_of, thread_count
 from workloads.graph import NOT_PUBLISHED, Model
-from workloads.lowering import MemoryBreakdown, step_memory
+from workloads.lowering import step_memory
 from workloads.step_cost import Step
 from workloads.training import InferenceStep, TrainingStep
 from workloads.workload import BUILT_IN, Parameter
@@ -20,13 +21,14 @@ KINDS = {
     "activation": "activations",
     "input": "input",
     "dataset": "data set",
+    "workspace": "workspace",
 }
 
 
 def workload_json(case: Case) -> dict[str, Any]:
     """Describe a case for programs."""
     workload, step, cost = CATALOGUE[case.workload], step_of(case), cost_of(case)
-    memory = step_memory(step)
+    memory = _memory(case)
     models = _models(step)
     return {
         "workload": case.workload,
@@ -41,7 +43,7 @@ def workload_json(case: Case) -> dict[str, Any]:
         "macs_per_step": cost.macs,
         "flops_per_step": cost.flops,
         "operations": len(cost.ops),
-        "memory_bytes": asdict(memory) | {"planned": memory.planned},
+        "memory_bytes": memory | {"planned": sum(memory.values())},
         "optimizers": _optimizers(step),
         "published_size": {model.name: asdict(model.published) for model in models},
         "notes": workload.notes,
@@ -67,7 +69,7 @@ def workload_lines(case: Case) -> Iterator[str]:
     if cost.ops:
         count = f"{len(cost.ops):,} per step, {_engineering(cost.flops)} FLOP"
         yield _line("operations", count)
-    yield from _memory_lines(step_memory(step))
+    yield from _memory_lines(_memory(case), thread_count(case, PHONE_CORES))
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
     yield _line("threads", str(workload.threads or "one per core"))
@@ -97,14 +99,17 @@ def _optimizers(step: Step) -> list[str]:
     return list({str(part.optimizer): None for part in step.passes if part.optimizer})
 
 
-def _memory_lines(memory: MemoryBreakdown) -> Iterator[str]:
-    if memory.planned:
-        parts = [
-            f"{name} {_bytes(size)}"
-            for kind, name in KINDS.items()
-            if (size := getattr(memory, kind))
-        ]
-        text = f"{_bytes(memory.planned)} planned, without workspace: {', '.join(parts)}"
+def _memory(case: Case) -> dict[str, int]:
+    """Return the bytes by kind; without the workspace if the engine cannot be asked."""
+    memory = memory_of_plan(lower(case, thread_count(case, PHONE_CORES)))
+    return memory or asdict(step_memory(step_of(case)))
+
+
+def _memory_lines(memory: dict[str, int], threads: int) -> Iterator[str]:
+    if any(memory.values()):
+        kinds = [kind for kind in KINDS if memory.get(kind)]
+        parts = [f"{KINDS[kind]} {_bytes(memory[kind])}" for kind in kinds]
+        text = f"{_bytes(sum(memory.values()))} with {threads} threads: {', '.join(parts)}"
         yield from _wrapped(_line("memory", text))
 
 

@@ -197,7 +197,9 @@ def _allocate(phones: Sequence[Client], n: int, model_shares: Mapping[str, float
         known = ", ".join(sorted(set(models)))
         raise InvalidRequest(f"no phone of model '{unknown[0]}' was measured; choose from {known}")
     shares = np.array(list(model_shares.values()))
-    if abs(shares.sum() - 1) > 1e-3 or shares.min() < 0:
+    if shares.min() < 0:
+        raise InvalidRequest("a share of the models is negative; make it 0 or more")
+    if abs(shares.sum() - 1) > 1e-3:
         raise InvalidRequest(f"the shares of the models add up to {shares.sum():.4g}; make them 1")
     parts = []
     for model, count in zip(model_shares, _round_to_total(shares * n, n), strict=True):

@@ -5,11 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from kernels.plan_memory import PHONE_CORES, needed_with_threads
 from orchestrator.commands import workload as command
 from orchestrator.commands.workload_view import workload_lines
 from tests.tui.pty_screen import open_farm_screen
 from workloads.catalogue import CATALOGUE, bind
-from workloads.memory_budget import needed_bytes
 from workloads.protocol.faults import InvalidRequest
 
 
@@ -65,9 +65,11 @@ def test_the_largest_batch_that_fits_is_found() -> None:
     fit = json.loads(run("fit", "resnet20", "--memory", "256MB", "--json"))
     assert fit["needed_bytes"] <= fit["budget_bytes"] == 256_000_000
     one_more = bind("resnet20", {"batch_size": fit["batch_size"] + 1})
-    assert needed_bytes(one_more) > fit["budget_bytes"]
+    assert fit["threads"] == PHONE_CORES
+    assert needed_with_threads(one_more, PHONE_CORES) > fit["budget_bytes"]
     text = run("fit", "resnet20", "--memory", "256MB")
     assert f"resnet20 fits into 256 MB with a batch of {fit['batch_size']}" in text
+    assert run("fit", "resnet20", "--memory", "256MB", "--threads", "1").endswith("1 thread.\n")
     fit = json.loads(run("fit", "vgg16", "--memory", "1GB", "--json"))
     assert (fit["batch_size"], fit["needed_bytes"] > 10**9) == (None, True)
     text = run("fit", "vgg16", "--memory", "1GB")
@@ -88,7 +90,10 @@ def test_batches_by_way_of_training_and_length() -> None:
     [
         (("sgemm", "--memory", "1GB"), "workload 'sgemm' has no parameter batch_size"),
         (("lenet", "--memory", "much"), "'much' is not an amount of memory; use for example 512MB"),
+        (("lenet", "--memory", "9" * 400 + "GB"), "'9+…' is not an amount of memory"),
         (("lenet", "--memory", "1GB", "--with", "batch=1"), "has no parameter 'batch'"),
+        (("lenet", "--memory", "1GB", "--with", "batch_size=1"), "is what this command finds"),
+        (("lenet", "--memory", "1GB", "--with", "x=" + "9" * 5000), "is not NAME=N"),
     ],
 )
 def test_a_bad_memory_budget_is_refused(words: tuple[str, ...], text: str) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner, Result
 
 from orchestrator.cli import farm
@@ -102,6 +103,9 @@ def test_missing_measurements_are_listed(lab: Path) -> None:
     assert document["energy_j"] is None
 
 
+CSV_OF_3 = ("--to", "csv", "--clients", "3")
+
+
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
     result = succeed(lab, "twins", "-k", "3", "--policy", policy)
@@ -130,7 +134,9 @@ def test_one_phone_is_enough_for_every_policy(lab: Path, policy: str) -> None:
         (("export", "good", "--to", "fedscale", "--link-kbps", "inf"), 2, "is not a speed"),
         (("export", "good", "--to", "oort", "--link-kbps", "1/0"), 2, "is not a speed"),
         (("export", "twins", "--to", "csv"), 2, "--allow-simulated"),
-        (("export", "good", "--to", "csv", "--model-share", "x"), 2, "is not a list"),
+        (("export", "good", *CSV_OF_3, "--model-share", "x"), 2, "is not a list"),
+        (("export", "good", *CSV_OF_3, "--model-share", "x=0.5,x=0.5"), 2, "names a model twice"),
+        (("export", "good", "--to", "csv", "--model-share", "x=1"), 2, "pass --clients N"),
         (("export", "good", "--to", "csv", "--link-kbps", "1", "--links", "flash-wifi"), 2, "one"),
         (("export", "good", "--to", "csv", "--availability", "nowhere.csv"), 2, "as a trace"),
         (("verify", "nowhere"), 2, "has no manifest"),
@@ -143,6 +149,14 @@ def test_an_impossible_request_is_refused(
     assert isinstance(result.exception, FarmError), result.exception
     assert text in str(result.exception)
     assert exit_code(result.exception) == code
+
+
+@pytest.mark.parametrize("option", ["--round-seconds", "--rest-seconds", "--unit-spread"])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e300"])
+def test_a_number_is_finite_and_bounded(option: str, number: str) -> None:
+    words = ["select", "export", "good", *CSV_OF_3, option, number]
+    with pytest.raises(BadParameter, match="is not a finite number|is not in the range"):
+        farm(words, standalone_mode=False)
 
 
 @pytest.mark.parametrize("sweep", ["good", "twins", "hosts", "cold-only"])

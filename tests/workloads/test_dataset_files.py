@@ -4,6 +4,7 @@ import gzip
 import json
 import platform
 import random
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -13,8 +14,15 @@ import pytest
 
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import read_sweep
-from workloads.catalogue import Case, bind, cost_of, lower
-from workloads.dataset_files import CIFAR10_FILES, MNIST_FILES, data_file, text_file
+from workloads.catalogue import Case, bind, cost_of, lower, step_of
+from workloads.dataset_files import (
+    CIFAR10_FILES,
+    MNIST_FILES,
+    data_file,
+    data_mismatch,
+    text_file,
+)
+from workloads.lowering import lower_step
 from workloads.protocol.faults import InvalidRequest
 
 RUNNER = Path(__file__).parents[2] / "kernels" / "bin" / "runner-x86_64"
@@ -49,6 +57,24 @@ def test_mnist_becomes_a_data_file() -> None:
     labels = -(-(images + 5 * 784) // 64) * 64
     expected = gzip.decompress(files[MNIST_FILES[1]])[8:13]
     assert content[labels:] == struct.pack("<5i", *expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "expected"),
+    [
+        (b"a\r\n\xff\0" * 600, {"text_length": 8}, None),
+        (b"a" * 3000, {"text_length": 16}, "samples of 8 values, and the workload reads 16; add"),
+        (b"a" * 3000, {"text_length": 8, "batch_size": 64}, "374 samples, and .* reads 1024; add"),
+        (None, {"text_length": 8}, "is not a data set; add one"),
+    ],
+)
+def test_a_data_set_that_a_case_cannot_read_is_found_before_a_run(
+    text: bytes | None, parameters: dict[str, int], expected: str | None
+) -> None:
+    case = bind("decoder-1m", parameters).model_copy(update={"data": DIGEST})
+    head = b"\x7fELF column" if text is None else text_file(text, 8, 4096)[:4096]
+    found = data_mismatch(head, lower_step(step_of(case)).streams)
+    assert found is expected is None or re.search(str(expected), str(found))
 
 
 def test_cifar10_becomes_a_data_file() -> None:
