@@ -19,13 +19,15 @@ INTERVAL_RUNS_MIN = 3
 # The error of the order statistics alone, relative to the requested one: with few runs, widening
 # for dependence brings it back; with many, it makes up for the repeated looks of `repeat: until`.
 # Found by simulation, like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
-ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 1.25, 0.85, 7
-WIDENING_STARTS = -0.5  # at this serial score
+ERROR_OF_FEW_RUNS, ERROR_OF_MANY_RUNS, FEW_RUNS = 2.55, 0.85, 7
+# At this serial score. Below that of independent runs: few runs that resemble each other a little
+# are often all on one side of the truth.
+WIDENING_STARTS = -1.5
 # How far an interval extends beyond its runs, relative to what uniform noise needs.
 OUTWARD = 0.52
 SERIAL_LIMIT = 1.1  # in standard deviations of the lag-1 correlation of independent runs
 DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
-MODES_LIMIT = 46.0  # gap between modes times runs, in standard deviations within the modes
+MODES_LIMIT = 50.0  # gap between modes times runs, in standard deviations within the modes
 MODES_RUNS_MIN = 6
 EXACT_RUNS_MAX = 200  # the binomial distribution of more runs is nearly normal
 
@@ -140,7 +142,7 @@ def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
         return 1.0
     score = sum(map(_serial_score, known)) / len(known)
     runs = sum(map(len, known)) / len(known)
-    strength = min(1.0, 5.5 / runs, 42 / runs**2) if starts < 0 else min(0.6, 4.5 / runs)
+    strength = min(4.8 / runs, 42 / runs**2) if starts < 0 else min(0.6, 4.5 / runs)
     return 1 + strength * min(max(score - starts, 0.0), 2.0)
 
 
@@ -188,6 +190,8 @@ def _squares(values: Sequence[float]) -> float:
 
 def error_before_widening(n: int) -> float:
     """Return the error of the order statistics alone, relative to the requested one."""
+    if n <= INTERVAL_RUNS_MIN:  # too few to be widened
+        return 1.0
     few = min(1.0, FEW_RUNS / n)
     return ERROR_OF_FEW_RUNS * few + ERROR_OF_MANY_RUNS * (1 - few)
 
