@@ -1,4 +1,4 @@
-"""Random runs and disturbances: phone, workload, condition, and what spoils the run, when and how.
+"""Random runs and disturbances: phone, workload, condition; kind, time and strength.
 
 Every draw depends on its own generator only, so that a seed names it.
 """
@@ -201,6 +201,56 @@ def _warmup_only(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Misch
     return [{"kind": "hidden_limit", "share": rng.uniform(0.2, 0.9), **when}]
 
 
+def _in_short_periods(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Mischief]:
+    """Shorter than a window, so that all windows are equally slow."""
+    period = rng.uniform(0.02, 0.3)
+    when = {"at": f"run_start:{run.case.digest}", "until": "run_stop", "every": period}
+    fault = {"kind": "hidden_limit", "share": rng.uniform(0.5, 0.9)}
+    return [fault | when | {"for": period * rng.uniform(0.2, 0.8)}]
+
+
+def _slow_ramp(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Mischief]:
+    total, steps = rng.uniform(0.03, 0.3), 12
+    shares = [1 - total * step / steps for step in range(1, steps + 1)]
+    return [
+        {"kind": "hidden_limit", "share": share, "at": f"run@{100 * step / steps:.1f}%"}
+        for step, share in enumerate(shares)
+    ]
+
+
+def _weak_together(rng: random.Random, run: DrawnRun, facts: PhoneFacts) -> list[Mischief]:
+    """Each below its limit."""
+    stolen: Mischief = {"kind": "other_work", "mask": f"{_own_mask(run, facts):x}"}
+    stolen |= {"threads": _own_mask(run, facts).bit_count(), "share": rng.uniform(0.01, 0.035)}
+    weak: list[Mischief] = [
+        {"kind": "hidden_limit", "share": rng.uniform(0.97, 0.985)},
+        {"kind": "memory_contention", "share": rng.uniform(0.96, 0.98)},
+        stolen,
+    ]
+    return [fault | moment(rng, run) for fault in rng.sample(weak, rng.randint(2, 3))]
+
+
+def _frozen_process(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Mischief]:
+    period = rng.choice((0.1, 1.0, run.seconds / 2))
+    when = {"at": f"run_start:{run.case.digest}", "until": "run_stop", "every": period}
+    return [{"kind": "sleep", "suspends": False, "for": period * rng.uniform(0.05, 0.5), **when}]
+
+
+def _evidence_lost(rng: random.Random, run: DrawnRun, facts: PhoneFacts) -> list[Mischief]:
+    """What shows a disturbance is lost: the canaries, or the use of the cores."""
+    lost: tuple[Mischief, ...] = (
+        {"kind": "truncated", "command": "cat *canary*", "bytes": rng.randint(0, 200)},
+        {"kind": "node_value", "value": rng.choice(("frozen", "missing"))},
+    )
+    return [rng.choice(lost) | {"at": FIRST_CANARY}, *_stolen_share(rng, run, facts)]
+
+
+def _governor(rng: random.Random, run: DrawnRun, _: PhoneFacts) -> list[Mischief]:
+    period = rng.choice((0.1, 1.0, run.seconds / 3))
+    when = {"at": f"run@{rng.uniform(0, 50):.0f}%", "every": period, "until": "run_stop"}
+    return [{"kind": "governor", "for": period * rng.uniform(0.2, 0.8), **when}]
+
+
 def _foreground(rng: random.Random, run: DrawnRun, facts: PhoneFacts) -> list[Mischief]:
     """An app comes to the foreground: cores, GPU and screen."""
     when = moment(rng, run)
@@ -219,6 +269,7 @@ SPEED = _codes(
     *(R.STEP_TIMES_CHANGED, R.STEP_TIMES_TWO_MODES, R.CANARY_CHANGED, R.CANARY_DRIFTED),
     *(R.WORK_RATE_LOW, R.WORK_RATE_HIGH, R.WORK_RATE_CHANGED, R.CLOCK_NOT_COUNTED),
 )
+LOST = _codes(R.CANARY_FAILED, R.READINGS_LOST, R.SAMPLING_GAP, R.CPU_TIME_LOW)
 CLOCK = SPEED | _codes(
     *(R.CLOCKS_NOT_PINNED, R.CLOCK_CAPPED, R.COOLING_DEVICE_ACTIVE, R.CLOCK_ABOVE_REQUEST),
     *(R.CLOCK_LOWERED, R.CLOCK_LIMIT_LOWERED, R.GPU_CLOCK_LOWERED, R.GPU_CLOCK_NOT_PINNED),
@@ -230,7 +281,9 @@ CORES = SPEED | _codes(
 )
 GPU = SPEED | _codes(R.GPU_SHARED, R.GPU_CLOCK_NOT_PINNED, R.GPU_CLOCK_LOWERED)
 USED = _codes(R.SCREEN_LIT, R.FOREGROUND_CHANGED, R.PHONE_USED)
-CLAIM = _codes(R.TIME_MISMATCH, R.SPEED_IMPOSSIBLE, R.TOO_SHORT, R.LOSS_DID_NOT_FALL)
+CLAIM = _codes(
+    R.TIME_STAMPS_COARSE, R.TIME_MISMATCH, R.SPEED_IMPOSSIBLE, R.TOO_SHORT, R.LOSS_DID_NOT_FALL
+)
 
 
 def _is_held(run: DrawnRun) -> bool:
@@ -279,6 +332,24 @@ DISTURBANCES = (
     ),
     Disturbance("stolen share of a core", _stolen_share, WORK, lambda run: not run.is_gpu, 4),
     Disturbance("other work", _other_work, WORK),
+    Disturbance("limit in short periods", _in_short_periods, SPEED, weight=1),
+    Disturbance("slow ramp", _slow_ramp, SPEED, weight=1),
+    Disturbance("weak ones together", _weak_together, WORK, lambda run: not run.is_gpu, 2),
+    Disturbance("frozen process", _frozen_process, SPEED | LOST, weight=1),
+    Disturbance("evidence lost", _evidence_lost, WORK | LOST, lambda run: not run.is_gpu, 1),
+    Disturbance("governor", _governor, SPEED, lambda run: not run.is_held and _is_cold(run), 3),
+    Disturbance(
+        "power drawn elsewhere",
+        timed("power_draw", watts=lambda r: r.uniform(0.2, 1.5)),
+        _codes(R.POWER_CHANGED, R.STEP_ENERGY_CHANGED),
+        weight=1,
+    ),
+    Disturbance(
+        "coarse time stamps",
+        lambda r, *_: [{"kind": "false_times", "share": 1.0, "tick_ms": r.uniform(1.0, 20.0)}],
+        SPEED | CLAIM,
+        weight=1,
+    ),
     Disturbance("narrowed cores", _moved(lambda r, own, _: _some(r, own)), CORES, _is_rooted_cpu),
     Disturbance(
         "widened cores", _moved(lambda r, own, rest: own | _some(r, rest)), CORES, _is_rooted_cpu

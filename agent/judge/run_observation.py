@@ -35,7 +35,12 @@ from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
 from agent.collect.shell_view import NO_VIEWS, ViewsAroundRun
 from agent.collect.thread_affinity import ThreadAffinity, stray_threads
-from agent.judge.clock_checks import ClockObservation, clock_limits_khz, observe_clocks
+from agent.judge.clock_checks import (
+    GPU_POLICY,
+    ClockObservation,
+    clock_limits_khz,
+    observe_clocks,
+)
 from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
 from agent.judge.steady_state import steady_from_ns, throttled_after_s
 from agent.judge.work_checks import ClaimedWork
@@ -145,13 +150,17 @@ class RunObservation:
 
     @property
     def has_reported_limit(self) -> bool:
-        """Whether the phone itself said that it slows down."""
+        """Whether the phone itself said that it slows down what the run uses."""
         clocks, views = self.clocks, self.views
         return bool(
             clocks.active_coolers
             or clocks.capped_khz
             or self.throttled_after_s is not None
-            or any(low < high for low, high in self.limits_khz.values())
+            or any(
+                low < high
+                for policy, (low, high) in self.limits_khz.items()
+                if policy != GPU_POLICY or self.output.device is not None
+            )
             or views.status
             or (views.siop_level or 0) > 0
             or (views.headroom or 0.0) >= 1

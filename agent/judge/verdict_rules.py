@@ -10,6 +10,12 @@ from itertools import groupby
 from math import inf
 
 from agent.judge.clock_checks import GPU_POLICY
+from agent.judge.evidence_rules import (
+    check_own_time,
+    check_power,
+    check_readings,
+    check_time_stamps,
+)
 from agent.judge.run_observation import RunObservation
 from agent.judge.surroundings_rules import (
     check_bus_clocks,
@@ -47,7 +53,6 @@ GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
 FINE_SENSOR_C = 0.2
 WHOLE_DEGREE_S = 60.0  # little work may warm a phone by less than a degree in a shorter time
-FREE_CHANGE_MIN = 0.035  # of a canary on free clocks, which vary more than held ones
 LIT_SHARE = 0.2  # of the highest brightness; runs are made with the lowest
 OTHER_APPS_CORES_MAX = 0.5
 
@@ -221,7 +226,9 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
     is_held = bool(run.probe.requested_khz)
     may_change = run.condition.protocol is not Protocol.COLD and run.has_reported_limit
     for kind, times in run.canaries.items():
-        limit = times.change_max if is_held else max(FREE_CHANGE_MIN, times.change_max)
+        if times.before_ms is None or times.after_ms is None:
+            yield Reason.suspect(ReasonCode.CANARY_FAILED, canary=kind)
+        limit = times.change_max
         if not may_change and times.change is not None and abs(times.change) > limit:
             objection = Reason.void if is_held else Reason.suspect
             yield objection(
@@ -233,7 +240,7 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
                 canary=kind,
                 change=times.drift,
                 accumulated=times.accumulated,
-                limit=times.reference.drift_max,
+                limit=times.drift_max,
                 total_limit=times.reference.sum_max,
             )
 
@@ -333,8 +340,7 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
     for kind, times in run.canaries.items():
         if times.drift is None or times.reference is None:
             continue
-        limit = max(FREE_CHANGE_MIN, times.reference.drift_max)
-        change = times.drift
+        limit, change = times.drift_max, times.drift
         if change > limit:
             yield Reason.suspect(ReasonCode.WORK_RATE_LOW, canary=kind, change=change, limit=limit)
         elif change < -limit:
@@ -374,8 +380,10 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_cores,
     check_threads,
     check_claimed_speed,
+    check_time_stamps,
     check_start_temperature,
     check_sensors,
+    check_readings,
     check_length,
     check_steady_state,
     check_disturbances,
@@ -392,9 +400,11 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_swapping,
     check_vendor_limits,
     check_other_apps,
+    check_own_time,
     # What shows that something happened, but not what, comes last.
     check_unheld_speed,
     check_step_times,
     check_canary,
     check_work_rate,
+    check_power,
 )

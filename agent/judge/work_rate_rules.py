@@ -34,7 +34,7 @@ CORE_FLOPS_PER_CYCLE = 64  # of an unknown processor
 GPU_FLOPS_MAX = 20e12
 UNKNOWN_CLOCK_KHZ = 6_000_000
 CANARY_FLOPS = 2 * 256**3  # per step of the arithmetic canary
-CANARY_RATES_MAX = 3.0  # no workload reaches a multiple of the rate of a good matrix product
+CANARY_RATES_MAX = 2.0  # no workload reaches a multiple of the rate of a good matrix product
 COVERED_MIN, COVERED_MAX = 0.98, 1.02  # of the timed part: windows follow one another
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
@@ -73,6 +73,8 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
             at_s=found.start_ns / 1e9,
         )
     distance = two_modes(groups) if is_cold or not run.has_hidden_limit else None
+    if distance is None and is_cold and not run.has_reported_limit:
+        distance = two_modes([series])  # a governor that alternates between two clocks
     if distance is not None:
         yield Reason.suspect(ReasonCode.STEP_TIMES_TWO_MODES, distance=distance)
 
@@ -80,9 +82,11 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
 def check_work_rate(run: RunObservation) -> Iterator[Reason]:
     """Steps took as long, and as much energy, as in earlier runs of this trial on this phone.
 
-    What else draws power (a screen, a radio, a charger) need not change any time.
+    What else draws power (a screen, a radio, a charger) need not change any time. Only a long run
+    is measured with the limits that the phone reports.
     """
-    if run.has_reported_limit or not run.measured_windows:
+    is_limited = run.has_reported_limit and run.condition.protocol is not Protocol.COLD
+    if is_limited or not run.measured_windows:
         return
     step_ms = median_step_ms(run.measured_windows)
     normal = NORMAL_HELD_CHANGE if run.probe.requested_khz else NORMAL_FREE_CHANGE

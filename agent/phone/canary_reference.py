@@ -6,7 +6,7 @@ show that the phone becomes slower.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, median
 from typing import NamedTuple
@@ -17,11 +17,18 @@ from workloads.protocol.base import WireModel
 
 SECONDS, SECONDS_MAX = 0.25, 2.0
 SHOWN_CHANGE = 0.03  # a canary is so long that it shows this change at two standard errors
-# Canaries differ by about half a percent on phones with held clocks; a short series cannot show
+# Canaries differ by about half a percent on phones with pinned clocks; a short series cannot show
 # that they differ less, so this counts like some canaries more.
 USUAL_SPREAD, USUAL_WEIGHT = 0.005, 4
-CHANGE_MIN, DRIFT_MIN = 0.02, 0.03  # limits are never lower
+CHANGE_MIN, DRIFT_MIN = 0.02, 0.03  # limits of one canary are never lower
+FREE_MIN = 0.035  # on free clocks, which vary more than pinned ones
+# Limits of a phone are never higher: a reference that was learned while something disturbed the
+# phone has a large spread, and must not excuse later disturbances.
+LIMIT_MAX = 0.06
 LIMIT_ERRORS = 4.0  # standard errors
+# A canary that is beyond its limit, but not by more than this factor, is measured once more. The
+# mean of both varies less, and has a lower limit, so that true changes are still found.
+DOUBTFUL, REPEATED_LIMIT = 2.0, 0.8
 # The sums (CUSUM) take what exceeds an allowance; a sum above the limit is a slow drift.
 ALLOWANCE_MIN, ALLOWANCE_SPREADS = 0.0075, 1.5
 SUM_MIN, SUM_SPREADS = 0.05, 8.0
@@ -120,16 +127,28 @@ class CanaryTimes:
     after_ms: float | None = None
     reference: CanaryReference | None = None
     is_new: bool = False  # the reference was learned for this run
+    is_held: bool = True  # the clocks
+    limit_max: float = LIMIT_MAX
+    # Measured twice, before or after the run: the times are means.
+    is_first_repeated: bool = False
+    is_repeated: bool = False
 
     @property
     def change(self) -> float | None:
-        """How much longer it took after the run than before, as a fraction."""
-        return _relative_change(self.after_ms, self.before_ms)
+        """How much longer it took after the run than before, as a fraction.
+
+        The mean of two canaries is compared with the mean of the first one and the reference:
+        otherwise one canary that happened to be fast would still decide.
+        """
+        base_ms = self.before_ms
+        if self.is_repeated and base_ms is not None and self.reference is not None:
+            base_ms = (base_ms + self.reference.ms) / 2
+        return _relative_change(self.after_ms, base_ms)
 
     @property
     def change_max(self) -> float:
         """The largest normal change."""
-        return (self.reference or _UNKNOWN).change_max
+        return self._limit((self.reference or _UNKNOWN).change_max, self.is_repeated)
 
     @property
     def drift(self) -> float | None:
@@ -137,9 +156,33 @@ class CanaryTimes:
         return _relative_change(self.before_ms, self.reference.ms if self.reference else None)
 
     @property
+    def drift_max(self) -> float:
+        """The largest normal drift."""
+        return self._limit((self.reference or _UNKNOWN).drift_max, self.is_first_repeated)
+
+    def _limit(self, normal: float, is_repeated: bool) -> float:
+        limit = min(max(normal, 0.0 if self.is_held else FREE_MIN), self.limit_max)
+        return REPEATED_LIMIT * limit if is_repeated else limit
+
+    @property
     def is_stable(self) -> bool:
         """Whether the phone was equally fast before and after the run."""
         return self.change is not None and abs(self.change) <= self.change_max
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the last canary is beyond its limit by so little that chance may explain it."""
+        is_first = self.after_ms is None
+        off = self.drift if is_first else self.change
+        limit = self.drift_max if is_first else self.change_max
+        return off is not None and limit < abs(off) <= DOUBTFUL * limit
+
+    def measured_again(self, time_ms: float) -> "CanaryTimes":
+        """The times with one more measurement of the last canary."""
+        if self.after_ms is not None:
+            return replace(self, after_ms=(self.after_ms + time_ms) / 2, is_repeated=True)
+        before_ms = ((self.before_ms or time_ms) + time_ms) / 2
+        return replace(self, before_ms=before_ms, is_first_repeated=True)
 
     @property
     def accumulated(self) -> float:
@@ -158,15 +201,14 @@ class CanaryTimes:
             return False
         is_away = abs(self.drift) > self.reference.allowance
         has_crept = is_away and abs(self.accumulated) > self.reference.sum_max
-        return has_crept or abs(self.drift) > self.reference.drift_max
+        return has_crept or abs(self.drift) > self.drift_max
 
     def with_this_run(self) -> "CanaryTimes":
         """The same times; the sums of the reference include this run."""
         if self.reference is None or self.before_ms is None or self.after_ms is None:
             return self
         distance = (self.before_ms + self.after_ms) / 2 / self.reference.ms - 1
-        reference = self.reference.after_run(distance)
-        return CanaryTimes(self.before_ms, self.after_ms, reference, self.is_new)
+        return replace(self, reference=self.reference.after_run(distance))
 
 
 _UNKNOWN = CanaryReference(ms=1.0, spread=USUAL_SPREAD, count=1)

@@ -57,6 +57,7 @@ class RunnerClaims:
     time_share: float = 1.0  # of the true step times
     step_factor: float = 1.0  # claimed steps per true step
     drop_every: int = 0  # every n-th window is not reported; 0: none
+    tick_ns: int = 0  # of the clock that times the steps; 0: as the phone's
     loss: tuple[float, float] | None = None  # first and last
 
 
@@ -94,8 +95,8 @@ class VirtualPhone:
             self.soc.battery.cycles = unit_rng.randrange(20, 700)
         self.opencl = OpenCLDriver(profile.gpu)
         self.claims = RunnerClaims()
-        self.touched_at = 0.0  # when somebody last used the phone, in seconds since its boot
-        self.lit_brightness: int | None = None  # of a screen that somebody switched on
+        self.touched_at = 0.0  # when a person last used the phone, in seconds since its boot
+        self.lit_brightness: int | None = None  # of a screen that a person switched on
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )

@@ -141,6 +141,26 @@ DEMOS = {
     "check_claimed_speed": Demo(
         ReasonCode.TIME_MISMATCH, Validity.VOID, {"kind": "false_times", "at": LAUNCH}
     ),
+    "check_time_stamps": Demo(
+        ReasonCode.TIME_STAMPS_COARSE,
+        Validity.SUSPECT,
+        {"kind": "false_times", "at": LAUNCH, "share": 1.0, "tick_ms": 10.0},
+        FREE,
+    ),
+    "check_readings": Demo(
+        ReasonCode.READINGS_LOST, Validity.SUSPECT, {"kind": "node_value", "at": LAUNCH}
+    ),
+    "check_own_time": Demo(
+        ReasonCode.CPU_TIME_LOW,
+        Validity.SUSPECT,
+        {"kind": "sleep", "suspends": False, "at": "run_start", "for": 0.02, "every": 0.1},
+        {**FREE, "cores": "big1"},
+    ),
+    "check_power": Demo(
+        ReasonCode.POWER_CHANGED,
+        Validity.SUSPECT,
+        {"kind": "power_draw", "at": "run@50%", "watts": 2.0},
+    ),
     "check_unheld_speed": Demo(
         ReasonCode.WORK_RATE_LOW,
         Validity.SUSPECT,

@@ -45,6 +45,68 @@ def test_limits_follow_the_spread_and_have_a_lower_bound() -> None:
     assert noisy.drift_max > noisy.detectable > 0.04
 
 
+def test_a_disturbed_reference_does_not_excuse_later_disturbances() -> None:
+    disturbed = learn_reference([2.0, 2.3, 2.0, 2.4])
+    assert disturbed is not None
+    assert disturbed.drift_max > 0.2
+    slow = CanaryTimes(2.3, 2.5, disturbed)
+    assert (slow.change_max, slow.drift_max) == (0.06, 0.06)
+    assert slow.has_drifted
+    assert not slow.is_stable
+    assert CanaryTimes(2.3, 2.5, disturbed, limit_max=1.0).is_stable
+
+
+# A phone with free clocks whose reference has learned a smaller spread than it has.
+STOCK = CanaryReference(ms=6.0, spread=0.006, count=4)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms", "again_ms", "stable"),
+    [
+        (5.88, 6.115, 6.02, True),  # 4.0 % apart by chance
+        (5.87, 6.128, 5.97, True),  # 4.4 %
+        (6.0, 6.25, 6.24, False),  # a phone that became 4 % slower
+        (6.05, 5.80, 5.79, False),
+        (5.88, 6.35, 6.30, False),  # 8 %: not doubtful
+    ],
+)
+def test_a_canary_slightly_beyond_its_limit_is_measured_once_more(
+    before_ms: float, after_ms: float, again_ms: float, stable: bool
+) -> None:
+    first = CanaryTimes(before_ms, after_ms, STOCK, is_held=False)
+    assert not first.is_stable
+    assert first.is_doubtful == (abs(after_ms / before_ms - 1) < 0.07)
+    assert first.measured_again(again_ms).is_stable == stable
+
+
+def test_the_canary_before_a_run_is_measured_once_more_as_well() -> None:
+    first = CanaryTimes(6.22, reference=STOCK, is_held=False)
+    assert first.is_doubtful
+    assert not first.measured_again(6.1).has_drifted
+    assert first.measured_again(6.24).has_drifted
+    assert not CanaryTimes(6.5, reference=STOCK, is_held=False).is_doubtful
+    assert not CanaryTimes(None, reference=STOCK).is_doubtful
+
+
+def test_a_second_look_hardly_costs_detection() -> None:
+    """Free clocks of 0.95 % spread: clean runs, and runs after which the phone is 5 % slower."""
+    rng = random.Random(4)
+
+    def rejected(slower: float) -> float:
+        found = 0
+        for _ in range(2000):
+            reference = learn_reference([rng.gauss(6.0, 0.057) for _ in range(4)])
+            before_ms, after_ms, again_ms = (rng.gauss(6.0, 0.057) for _ in range(3))
+            times = CanaryTimes(before_ms, after_ms * (1 + slower), reference, is_held=False)
+            if times.is_doubtful:
+                times = times.measured_again(again_ms * (1 + slower))
+            found += not times.is_stable
+        return found / 2000
+
+    assert rejected(0.0) < 0.002
+    assert rejected(0.05) > 0.65
+
+
 @pytest.mark.parametrize("direction", [1, -1])
 def test_a_creeping_change_is_found_within_five_runs(direction: int) -> None:
     found = runs(USUAL, [direction * 0.015 * number for number in range(1, 6)])

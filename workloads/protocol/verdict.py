@@ -54,6 +54,9 @@ class ReasonCode(StrEnum):
     WORK_RATE_CHANGED = "work_rate_changed"
     STEP_ENERGY_CHANGED = "step_energy_changed"
     PHONE_CLOCK_WRONG = "phone_clock_wrong"
+    TIME_STAMPS_COARSE = "time_stamps_coarse"
+    CPU_TIME_LOW = "cpu_time_low"
+    POWER_CHANGED = "power_changed"
     # Temperature
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
@@ -61,6 +64,7 @@ class ReasonCode(StrEnum):
     TEMP_NOT_SHOWN = "temp_not_shown"
     SENSOR_FROZEN = "sensor_frozen"
     SAMPLING_GAP = "sampling_gap"
+    READINGS_LOST = "readings_lost"
     BODY_WARMED = "body_warmed"
     NOT_STEADY = "not_steady"
     # Length
@@ -79,6 +83,7 @@ class ReasonCode(StrEnum):
     SWAPPED = "swapped"
     CANARY_CHANGED = "canary_changed"
     CANARY_DRIFTED = "canary_drifted"
+    CANARY_FAILED = "canary_failed"
     NOT_COMMISSIONED = "not_commissioned"
     NEW_REFERENCE = "new_reference"
     # Clocks
@@ -174,12 +179,20 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.PHONE_CLOCK_WRONG: (
         "the phone's clock counted {phone_s:.1f} s; {host_s:.1f} s passed on the host"
     ),
+    ReasonCode.TIME_STAMPS_COARSE: "the clock of the time stamps counts in steps of {tick_ms:g} ms",
+    ReasonCode.CPU_TIME_LOW: (
+        "the program used the processor for only {share:.0%} of the time: it was stopped or limited"
+    ),
+    ReasonCode.POWER_CHANGED: (
+        "the phone's power differed by {change:+.0%} for {share:.0%} of the run, at equal work"
+    ),
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
     ReasonCode.TEMP_NOT_SHOWN: "no temperature: this computer shows no CPU thermometer",
     ReasonCode.SENSOR_FROZEN: "the CPU temperature stayed at {temp_c:.1f} °C under load",
     ReasonCode.SAMPLING_GAP: "no sensor was read for {gap_s:.1f} s of the run",
+    ReasonCode.READINGS_LOST: "{node} could not be read for {share:.0%} of the run",
     ReasonCode.BODY_WARMED: "the phone's body warmed by {rise_c:.1f} °C during a cold run",
     ReasonCode.NOT_STEADY: "temperature and clocks did not become steady within the run",
     ReasonCode.TOO_FEW_STEPS: "{steps} steps were measured; {requested} were requested",
@@ -206,6 +219,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.CANARY_DRIFTED: (
         "the phone's speed drifted: its {canary} canary differs by {change:+.1%} in time from its "
         "reference ({accumulated:+.1%} accumulated over the runs)"
+    ),
+    ReasonCode.CANARY_FAILED: (
+        "the {canary} canary failed, so a change of the phone's speed cannot be noticed"
     ),
     ReasonCode.NOT_COMMISSIONED: (
         "the phone was never commissioned, so a change since it was set up cannot be noticed"
@@ -296,7 +312,11 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.STEP_TIMES_CHANGED: "{limit:.1%}",
     ReasonCode.WORK_RATE_CHANGED: "±{limit:.1%}",
     ReasonCode.STEP_ENERGY_CHANGED: "±{limit:.1%}",
+    ReasonCode.TIME_STAMPS_COARSE: "{limit:.2g} ms",
+    ReasonCode.CPU_TIME_LOW: "{limit:.0%}",
+    ReasonCode.POWER_CHANGED: "±{limit:.0%}",
     ReasonCode.SAMPLING_GAP: "{limit:.1f} s",
+    ReasonCode.READINGS_LOST: "{limit:.0%}",
     ReasonCode.BODY_WARMED: "{limit:.1f} °C",
     ReasonCode.PHONE_SLEPT: "{limit:.1f} s",
     ReasonCode.OTHER_CORES_BUSY: "{limit:.0f} %",
@@ -327,6 +347,7 @@ REASON_MOMENTS: dict[ReasonCode, str] = {
     ReasonCode.NOT_STEADY: "until the end",
     ReasonCode.CANARY_CHANGED: "after the run",
     ReasonCode.CANARY_DRIFTED: "before the run",
+    ReasonCode.CANARY_FAILED: "before or after the run",
     ReasonCode.WORK_RATE_LOW: "before the run",
     ReasonCode.WORK_RATE_HIGH: "before the run",
 }

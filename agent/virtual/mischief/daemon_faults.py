@@ -119,11 +119,13 @@ class OtherWork(FaultType):
 class Sleep(FaultType):
     """The phone is suspended: nothing runs, no CPU time is counted, CLOCK_BOOTTIME continues.
 
-    It resumes when the fault stops (`for`).
+    It resumes when the fault stops (`for`). With `suspends=no` only the processes that match
+    `command` are frozen, as Android freezes apps in the background.
     """
 
     starts_inside_trigger = False
     command: str = "*runner* run *"
+    suspends: bool = True
     _paused: list[Process] = field(default_factory=list, init=False, repr=False)
 
     def start(self, target: InjectionTarget) -> None:
@@ -133,7 +135,7 @@ class Sleep(FaultType):
         ]
         for process in self._paused:
             phone.processes.kill(process, signal.SIGSTOP)
-        phone.soc.set_suspended(True)
+        phone.soc.set_suspended(self.suspends)
 
     def stop(self, target: InjectionTarget) -> None:
         phone = target.phone
@@ -209,7 +211,7 @@ class GpuContention(FaultType):
 
 @dataclass(eq=False)
 class Screen(FaultType):
-    """Somebody switches the screen on: it draws `watts` more, at a `brightness` of 255."""
+    """A person switches the screen on: it draws `watts` more, at a `brightness` of 255."""
 
     watts: float = 0.8
     brightness: int = 180
@@ -225,6 +227,50 @@ class Screen(FaultType):
         soc, target.phone.lit_brightness = target.phone.soc, brightness
         target.phone.touched_at = target.phone.uptime()
         soc.change(lambda: setattr(soc, "panel_w", watts))
+
+
+@dataclass(eq=False)
+class PowerDraw(FaultType):
+    """A radio or another part draws `watts` more, and no node shows which."""
+
+    watts: float = 1.0
+
+    def start(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
+        soc.change(lambda: setattr(soc, "panel_w", self.watts))
+
+    def stop(self, target: InjectionTarget) -> None:
+        soc = target.phone.soc
+        soc.change(lambda: setattr(soc, "panel_w", 0.0))
+
+
+@dataclass(eq=False)
+class Governor(FaultType):
+    """Another program switches all CPU governors to `governor`; limits stay as they are."""
+
+    governor: str = "powersave"
+    _before: list[str] = field(default_factory=list, init=False, repr=False)
+
+    def start(self, target: InjectionTarget) -> None:
+        clusters = target.phone.soc.clusters
+        if self.governor not in clusters[0].governors:
+            choices = ", ".join(clusters[0].governors)
+            raise InvalidMischief(f"governor={self.governor} is none of {choices}", "governor")
+        self._before = [cluster.governor for cluster in clusters]
+        self._set(target, [self.governor] * len(clusters))
+
+    def stop(self, target: InjectionTarget) -> None:
+        self._set(target, self._before)
+
+    @staticmethod
+    def _set(target: InjectionTarget, governors: list[str]) -> None:
+        soc = target.phone.soc
+
+        def apply() -> None:
+            for cluster, governor in zip(soc.clusters, governors, strict=False):
+                cluster.governor = governor
+
+        soc.change(apply)
 
 
 @dataclass(eq=False)
@@ -265,7 +311,7 @@ class BusThrottle(MemoryContention):
 
 @dataclass(eq=False)
 class Foreground(FaultType):
-    """Somebody opens an app with the user id `uid`; it waits in the foreground."""
+    """A person opens an app with the user id `uid`; it waits in the foreground."""
 
     uid: int = 10124
     _process: Process | None = field(default=None, init=False, repr=False)

@@ -45,15 +45,19 @@ HOSTILE_NAMES = (
 class FalseTimes(FaultType):
     """The runner claims a `share` of the time of its steps, or `step_factor` times as many steps.
 
-    With `drop_every` it leaves out one of that many windows.
+    With `drop_every` it leaves out one of that many windows; with `tick_ms` its clock counts in
+    steps of so many milliseconds.
     """
 
     share: float = 0.5
     step_factor: float = 1.0
     drop_every: int = 0
+    tick_ms: float = 0.0
 
     def start(self, target: InjectionTarget) -> None:
-        target.phone.claims = RunnerClaims(self.share, self.step_factor, self.drop_every)
+        target.phone.claims = RunnerClaims(
+            self.share, self.step_factor, self.drop_every, round(1e6 * self.tick_ms)
+        )
 
     def stop(self, target: InjectionTarget) -> None:
         target.phone.claims = RunnerClaims()

@@ -209,6 +209,36 @@ class Sensor(_NodeFault):
 
 
 @dataclass(eq=False)
+class NodeValue(_NodeFault):
+    """Nodes that match the glob `path` read `value`: `frozen`, `missing`, or a text.
+
+    With `value=scaled` they read `factor` times their number.
+    """
+
+    path: str = "/proc/stat"
+    value: str = "frozen"
+    factor: float = 1.0
+
+    def start(self, target: InjectionTarget) -> None:
+        nodes = find_live_nodes(target.phone.tree, self.path)
+        if not nodes:
+            raise InvalidMischief(f"no node matches '{self.path}'", "path")
+        for node in nodes:
+            self.save(node)
+            if self.value == "missing":
+                node.read, node.number = _raise_missing, None
+            elif self.value == "scaled":
+                node.number = partial(self._scaled, node.number or _zero)
+                node.read = partial(_line_of, node.number)
+            else:
+                text = node.read() if self.value == "frozen" else f"{self.value}\n"
+                node.read, node.number = partial(str, text), None
+
+    def _scaled(self, original: Callable[[], int]) -> int:
+        return round(self.factor * original())
+
+
+@dataclass(eq=False)
 class OpPower(_NodeFault):
     """Power meters read `watts` more while an operation runs whose name matches `op` (a glob)."""
 

@@ -167,7 +167,8 @@ class SimulatedRun:
 
     def pause(self, stop: bool) -> None:
         """Handle SIGSTOP and SIGCONT: the current step waits and its cores are free."""
-        if stop == self._is_paused:  # stopped before there was any work
+        # Stopped before there was any work, or after its end.
+        if stop == self._is_paused or self.outcome.done():
             return
         self._is_paused = stop
         if not stop:
@@ -360,10 +361,14 @@ class SimulatedRun:
     def _write_window(self) -> None:
         claims = self.phone.claims
         steps = max(round(claims.step_factor * self._window_steps), 1)
-        length_ns = self.phone.uptime_ns() - self._window_opened_ns
-        length_ns = max(round(claims.time_share * length_ns), steps)
+        opened_ns, now_ns = self._window_opened_ns, self.phone.uptime_ns()
+        if claims.tick_ns:
+            opened_ns, now_ns = (
+                ns // claims.tick_ns * claims.tick_ns for ns in (opened_ns, now_ns)
+            )
+        length_ns = max(round(claims.time_share * (now_ns - opened_ns)), steps)
         extremes = self._step_extremes(steps, length_ns / steps)
-        window = ClosedWindow(steps, self._window_opened_ns, length_ns, *extremes)
+        window = ClosedWindow(steps, opened_ns, length_ns, *extremes)
         self._window_count += 1
         if not claims.drop_every or self._window_count % claims.drop_every:
             self._windows.write(window, self._current_shares(), self._step_s)

@@ -1,0 +1,129 @@
+"""Rules on the evidence itself: time stamps, readings, processor time, power."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.collect.cpu_usage import CYCLES, OWN_STAT, STAT
+from agent.collect.energy import EnergyGrade, PowerObservation
+from agent.collect.readings import NodeValue, Readings
+from agent.collect.runner_output import StepWindow
+from agent.judge.evidence_rules import (
+    check_own_time,
+    check_power,
+    check_readings,
+    check_time_stamps,
+)
+from agent.judge.run_observation import RunObservation
+from agent.judge.step_checks import StepSeries, step_changes
+from tests.agent.observations import CLAIMED, PROBE, SECOND_NS, an_observation, output_of
+from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.metrics import Source
+from workloads.protocol.verdict import ReasonCode
+
+SIMULATED = replace(CLAIMED, source=Source.SIMULATED)
+
+
+def windows(lengths_ns: list[int], steps: int = 10) -> list[StepWindow]:
+    """Build windows that follow one another."""
+    found, t_ns = [], 0
+    for index, ns in enumerate(lengths_ns):
+        found.append(
+            StepWindow(first=steps * index, n=steps, t_ns=t_ns, ns=ns, ns_min=0, ns_max=ns)
+        )
+        t_ns += ns
+    return found
+
+
+def sampled(**columns: list[NodeValue]) -> RunObservation:
+    """Build a run of ten seconds with these columns, read ten times per second."""
+    nodes = {"stat": STAT, "own": OWN_STAT, "cycles": CYCLES}
+    named = {nodes[name]: column for name, column in columns.items()}
+    t_ns = [row * SECOND_NS // 10 for row in range(101)]
+    readings = Readings(tuple(named), t_ns, named)
+    return an_observation(span_s=10.0, readings=readings, claimed=SIMULATED)
+
+
+@pytest.mark.parametrize(
+    ("tick_ns", "coarse"), [(10_000_000, True), (1_500_000, True), (500_000, False), (52, False)]
+)
+def test_time_stamps_of_a_coarse_clock(tick_ns: int, coarse: bool) -> None:
+    lengths = [(100_000_000 + 3_300_007 * (index % 7)) // tick_ns * tick_ns for index in range(60)]
+    found = list(check_time_stamps(an_observation(output=output_of(windows(lengths)))))
+    assert [reason.code for reason in found] == [ReasonCode.TIME_STAMPS_COARSE] * coarse
+
+
+def test_equal_windows_and_few_windows_say_nothing_about_the_clock() -> None:
+    for lengths in ([100_000_000] * 60, [100_000_000, 120_000_000] * 5):
+        assert not list(check_time_stamps(an_observation(output=output_of(windows(lengths)))))
+
+
+STAT_ROWS: list[NodeValue] = [f"4:{row * 10}/{row * 10}" for row in range(101)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lost"),
+    [
+        ({"stat": STAT_ROWS}, None),
+        ({"stat": [*STAT_ROWS[:95], *[None] * 6]}, None),
+        ({"stat": [*STAT_ROWS[:50], *[None] * 51]}, 51 / 101),
+        ({"stat": [STAT_ROWS[5]] * 101}, 1.0),
+        ({"stat": ["nonsense", *["none"] * 100]}, 1.0),
+        ({"stat": [None] * 101}, 1.0),  # a rooted phone has it
+        ({"cycles": [None] * 101}, None),  # not every kernel counts them
+        ({"cycles": [None, *["5/7"] * 60, *[None] * 40]}, 40 / 101),
+    ],
+)
+def test_nodes_that_can_no_longer_be_read(columns: dict[str, Any], lost: float | None) -> None:
+    found = [reason.values["share"] for reason in check_readings(sampled(**columns))]
+    assert found == ([] if lost is None else [pytest.approx(lost)])
+
+
+def test_an_unrooted_phone_may_hide_the_use_of_its_cores() -> None:
+    run = sampled(stat=[None] * 101)
+    facts = PROBE.facts.model_copy(update={"rooted": False})
+    assert not list(check_readings(replace(run, probe=replace(PROBE, facts=facts))))
+
+
+def test_a_process_that_was_stopped_for_a_part_of_the_time() -> None:
+    own: dict[float, list[NodeValue]] = {
+        share: [round(10 * row * share) for row in range(101)] for share in (4.0, 0.98, 0.8)
+    }
+    found = {share: list(check_own_time(sampled(own=ticks))) for share, ticks in own.items()}
+    assert {share: len(reasons) for share, reasons in found.items()} == {4.0: 0, 0.98: 0, 0.8: 1}
+    assert found[0.8][0].values["share"] == pytest.approx(0.8)
+    on_host = replace(sampled(own=own[0.8]), claimed=replace(CLAIMED, source=Source.HOST))
+    assert not list(check_own_time(on_host))
+
+
+@pytest.mark.parametrize(
+    ("factor", "first", "last", "found"),
+    [
+        (1.0, 0, 100, 0),
+        (1.3, 50, 100, 1),  # from the middle on
+        (0.8, 60, 90, 1),
+        (1.3, 0, 15, 0),  # gauges settle at first
+        (1.3, 50, 56, 0),
+        (1.08, 50, 100, 0),
+    ],
+)
+def test_power_that_changes_by_itself(factor: float, first: int, last: int, found: int) -> None:
+    points = [
+        (row * SECOND_NS // 10, (4 + row % 2 / 20) * (factor if first <= row < last else 1.0))
+        for row in range(101)
+    ]
+    run = an_observation(10.0, power=PowerObservation(points, EnergyGrade.GAUGE))
+    reasons = list(check_power(run))
+    assert [reason.code for reason in reasons] == [ReasonCode.POWER_CHANGED] * found
+    assert not list(check_power(replace(run, condition=Condition(protocol=Protocol.ENDURANCE))))
+
+
+def test_a_few_very_long_windows_change_the_mean_and_not_the_median() -> None:
+    noise = [100_000_000 + 300_000 * (index % 5) for index in range(100)]
+    for stall_ns, expected in ((0, 0), (200_000_000, 0), (2_000_000_000, 1)):
+        series = StepSeries.of(windows([*noise[:50], noise[50] + stall_ns, *noise[51:]]))
+        found = list(step_changes([series], 0))
+        assert len(found) == expected
+    assert found[0].share == pytest.approx(0.165, abs=0.01)
+    assert found[0].start_ns == pytest.approx(5.03e9, rel=0.01)
