@@ -149,14 +149,14 @@ def clock_time(seconds: float) -> str:
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
 
 
-def clock_text(phone: KnownPhone, unpinned: str = "auto") -> str:
+def clock_text(phone: KnownPhone) -> str:
     """Format the clocks of the clusters in GHz, the fastest first.
 
     L: locked to this value; !: locked to another value.
     """
     clocks = phone.status.clocks_khz or phone.status.locked_khz
     if not clocks:
-        return unpinned if phone.status.state is PhoneState.BUSY else ""
+        return "auto" if phone.status.state is PhoneState.BUSY else ""
     shown = sorted(clocks.items(), reverse=True)
     return " ".join(
         f"{khz / 1e6:.2f}{_lock_mark(khz, phone.status.locked_khz.get(policy))}"

@@ -243,7 +243,7 @@ def test_many_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
             assert set(modes) == {"wal"}
 
 
-def test_the_daily_pruning_goes_on_after_an_unknown_error(
+def test_the_daily_pruning_continues_after_an_unknown_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab = Lab.read(tmp_path / "lab", {})

@@ -213,7 +213,7 @@ def kill(call: CommandCall) -> int:
     if words and re.fullmatch(r"-[A-Za-z0-9]+", words[0]):
         parsed = signal_number(words[0][1:])
         if parsed is None:
-            return _fail_as_shell(call, f"{words[0]}: bad signal", 1)
+            return _fail_as_shell(call, f"{words[0]}: bad signal")
         signal_value, words = parsed, words[1:]
     if words[:1] == ["--"]:
         words = words[1:]
@@ -225,7 +225,7 @@ def kill(call: CommandCall) -> int:
 
 def _kill_one(call: CommandCall, word: str, signal_value: int) -> int:
     if not re.fullmatch(r"-?\d+", word):
-        return _fail_as_shell(call, f"{word}: arguments must be jobs or process IDs", 1)
+        return _fail_as_shell(call, f"{word}: arguments must be jobs or process IDs")
     table = call.phone.processes
     if word.startswith("-"):
         targets = [process for process in table.all() if process.session == -int(word)]
@@ -233,10 +233,10 @@ def _kill_one(call: CommandCall, word: str, signal_value: int) -> int:
         target = table.find(int(word))
         targets = [target] if target else []
     if not targets:
-        return _fail_as_shell(call, f"{word}: No such process", 1)
+        return _fail_as_shell(call, f"{word}: No such process")
     for process in targets:
         if call.uid not in (0, process.uid):
-            return _fail_as_shell(call, f"{word}: Operation not permitted", 1)
+            return _fail_as_shell(call, f"{word}: Operation not permitted")
         table.kill(process, signal_value)
     return 0
 
@@ -248,10 +248,10 @@ def signal_number(word: str) -> int | None:
     return int(signal.Signals[name]) if name in signal.Signals.__members__ else None
 
 
-def _fail_as_shell(call: CommandCall, text: str, status: int) -> int:
+def _fail_as_shell(call: CommandCall, text: str) -> int:
     """Print an error in the shell's name, because kill is a built-in of the shell."""
     call.streams.stderr.write(encode(f"{call.shell.name}: kill: {text}\n"))
-    return status
+    return 1
 
 
 PROCESS_COMMANDS = by_name(kill, nice, nohup, pidof, ps, setsid, sh, sleep, su, taskset)
