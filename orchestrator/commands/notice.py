@@ -23,7 +23,7 @@ POLL_INTERVAL_S = 0.3
 
 @click.group()
 def notice() -> None:
-    """List notices, and test who gets them; [notices] of lab.toml names the targets."""
+    """List notices, and test their delivery; [notices] of lab.toml sets the targets."""
 
 
 @notice.command("list")
