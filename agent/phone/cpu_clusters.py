@@ -65,9 +65,9 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     found: dict[tuple[int, ...], tuple[str, tuple[int, ...]]] = {}
     taken: set[int] = set()
     for folder, texts in _clock_folders(nodes).items():
-        cpus = tuple(cpu for cpu in _cpus_of(folder, texts) if not present or cpu in present)
+        cpus = _cpus_of(folder, texts)
         ladder = _ladder_of(texts)
-        if not ladder or not cpus or taken & {*cpus}:
+        if not ladder or not cpus or taken & {*cpus} or (present and present.isdisjoint(cpus)):
             continue
         taken |= {*cpus}
         found[cpus] = (folder, ladder)

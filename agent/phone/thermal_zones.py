@@ -106,6 +106,7 @@ _LAST_BATTERY = {"bms"}  # of some phones it shows 25 degrees forever
 _OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
 # Between a sensor and the battery of the same phone; a CPU is never much colder than its battery.
 CPU_BELOW_BATTERY_K, _BODY_OFF_BATTERY_K = 15.0, 25.0
+_SAME_BATTERY_K = 6.0  # the zone `bms` of an Oppo A37 is the power chip, 10 K above the battery
 _BODY_WHOLE_DEGREES_MAX = 45  # larger numbers may be tenths of a degree of a cold phone
 ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
 _ZONE = re.compile(rf"{THERMAL}/thermal_zone(\d{{1,4}})/type")
@@ -219,7 +220,8 @@ def _without_contradictions(
             return False
         if at.place in ON_DIE:
             return at.temp_c < battery_c - CPU_BELOW_BATTERY_K
-        return abs(at.temp_c - battery_c) > _BODY_OFF_BATTERY_K
+        limit_k = _SAME_BATTERY_K if at.place is ZonePlace.BATTERY else _BODY_OFF_BATTERY_K
+        return abs(at.temp_c - battery_c) > limit_k
 
     return [
         at._replace(temp_c=None, use=ZoneUse.OUTLIER) if contradicts(at) else at for at in zones

@@ -29,6 +29,7 @@ _OTHER_PART = re.compile(
     r"pa(thm)?\d?|.*(npu|gpu|g3d|tpu|isp|modem|wifi|wlan|charger|usb|cam|ddr|dram|pmic).*|cp",
     re.IGNORECASE,
 )
+_POWER_CHIP = re.compile(r"pm[a-z]{0,3}\d{3,4}[a-z]?_?(lite_)?tz", re.IGNORECASE)
 _SKIN_STATUS = re.compile(r"mType=3, mName=[^,{}\n]{1,64}, mStatus=([0-6])\}")
 _CPU_NAMES = {"AP"}  # of Samsung: beside the processor
 _MOCK = "test "  # the sensor of emulators always shows the same
@@ -117,6 +118,6 @@ def _fits(name: str, kind: int) -> bool:
     """Whether the name of a sensor does not contradict its type."""
     place = zone_place(name)
     if kind not in {_CPU, _SOC}:
-        return place not in ON_DIE
+        return place not in ON_DIE and _POWER_CHIP.fullmatch(name) is None
     is_other = _OTHER_PART.fullmatch(name) is not None or place not in {None, *ON_DIE}
     return name in _CPU_NAMES or (is_temperature(name) and not is_other)

@@ -131,15 +131,6 @@ def test_kinds_of_cores() -> None:
     assert core_kinds({CPUINFO: "processor : x\nCPU part : 0xzz"}) == {}
 
 
-def test_cores_that_are_not_present_are_left_out_of_their_cluster() -> None:
-    nodes = {
-        f"{CPU}/present": "0-1",
-        f"{CPUFREQ}/policy0/related_cpus": "0 1 2 3",
-        f"{CPUFREQ}/policy0/scaling_available_frequencies": "300000 600000",
-    }
-    assert [at.cpus for at in parse_clusters(nodes)] == [(0, 1)]
-
-
 @pytest.mark.parametrize(
     ("related", "ladder"),
     [("0 1", "300000"), ("1 2", "99999999999"), ("9", "300000"), ("7-1", "300000")],

@@ -195,6 +195,12 @@ def test_zones_that_contradict_the_battery_are_left_out() -> None:
     assert uses(hot | battery) == (["cpu-0-0-usr"], "skin-therm")
 
 
+def test_a_zone_of_the_battery_agrees_with_the_fuel_gauge() -> None:
+    zones = valued(tsens_tz_sensor0=38, bms=42800)
+    assert uses(zones | {f"{SUPPLY}/battery/temp": "329"}) == (["tsens_tz_sensor0"], None)
+    assert uses(zones | {f"{SUPPLY}/battery/temp": "419"}) == (["tsens_tz_sensor0"], "bms")
+
+
 def test_a_zone_of_the_soc_that_follows_the_battery_level_is_not_a_temperature() -> None:
     level = {f"{SUPPLY}/battery/capacity": "62"}
     assert uses(valued(soc_max=38) | level) == ([], None)

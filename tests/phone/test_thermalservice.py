@@ -71,6 +71,10 @@ def test_names_that_contradict_their_type_are_not_used() -> None:
     assert body.type == "battery"
     mixed = rows(("cpu-0-0-usr", 3, 35.5), ("battery", 0, 31.2), ("cpu-hw-trip-0", 0, 105.0))
     assert thermalservice_zones(mixed) == ((), None)
+    chip = rows(("pm8916_tz", 3, 42.28), ("pmih010x_lite_tz", 3, 66.0), ("battery", 2, 36.7))
+    _, body = thermalservice_zones(chip)
+    assert body is not None
+    assert body.type == "battery"
     samsung = rows(("AP", 0, 33.0), ("PA", 0, 40.0), ("BAT", 2, 29.0))
     assert [zone.type for zone in thermalservice_zones(samsung)[0]] == ["AP"]
 
