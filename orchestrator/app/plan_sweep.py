@@ -121,7 +121,8 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         warnings = tuple(plan_warnings(sweep, (), (), datetime.now(UTC)))
         named = SweepName(sweep.id, sweep.name)
         return SweepPlan(named, warnings=warnings, store_error=str(error))
-    return plan_on_phones(sweep, store, missing_files(partial(file_head, lab), sweep))
+    missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
+    return plan_on_phones(sweep, store, missing)
 
 
 def missing_files(head: Callable[[str], bytes | None], sweep: Sweep) -> list[str]:
@@ -153,9 +154,9 @@ def _unfit_data(heads: Mapping[str, bytes | None], sweep: Sweep) -> Iterator[str
     from workloads.lowering import lower_step
 
     for case in sweep.cases:
-        head = heads[case.data] if case.data else None
-        why = head is not None and data_mismatch(head, lower_step(step_of(case)).streams)
-        if case.data and why:
+        if case.data is None or (head := heads[case.data]) is None:
+            continue
+        if why := data_mismatch(head, lower_step(step_of(case)).streams):
             yield f"the data set {case.data[:12]} {why}"
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from contextlib import suppress
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from orchestrator.app.lab_connection import LabConnection
@@ -16,18 +17,18 @@ PIECE_BYTES = 1 << 20
 @operation(Role.VIEWER)
 def has_file(lab: LabConnection, digest: str) -> bool:
     """Return whether the lab has a file."""
-    return (
-        re.fullmatch(r"[0-9a-f]{64}", digest) is not None
-        and (lab.lab.files_folder / digest).exists()
-    )
+    return file_head(lab.lab.files_folder, digest) is not None
 
 
-def file_head(lab: LabConnection, digest: str) -> bytes | None:
+def file_head(folder: Path, digest: str) -> bytes | None:
     """Return the first bytes of a file of the lab; None if the lab does not have it."""
-    if not has_file(lab, digest):
+    if re.fullmatch(r"[0-9a-f]{64}", digest) is None:
         return None
-    with (lab.lab.files_folder / digest).open("rb") as file:
-        return file.read(HEAD_BYTES_MAX)
+    try:
+        with (folder / digest).open("rb") as file:
+            return file.read(HEAD_BYTES_MAX)
+    except FileNotFoundError:
+        return None
 
 
 @operation(Role.OPERATOR)

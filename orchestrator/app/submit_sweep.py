@@ -46,7 +46,7 @@ def submit_sweep(
     check_targets(lab.lab.settings.notices, notify)
     sweep = read_sweep(text, fetch)
     lab.broker.check()
-    missing = missing_files(partial(file_head, lab), sweep)
+    missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
     if missing:
         raise InvalidRequest("; ".join(missing))
     expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
