@@ -45,10 +45,10 @@ def check_readings(run: RunObservation) -> Iterator[Reason]:
         return
     for path in (STAT, OWN_STAT, TASKS, CYCLES, *run.probe.clock_nodes):
         column = timed.column(path)
-        known = next((row for row, value in enumerate(column) if value is not None), None)
-        if known is None:  # an unrooted phone may hide it from every run
+        # An unrooted phone may hide it from every run; what was shown before the first step stays.
+        if all(value is None for value in run.readings.column(path)):
             continue
-        lost = sum(value is None for value in column[known:]) / total
+        lost = sum(value is None for value in column) / total
         if path == STAT and run.span_s > SECONDS_MIN and len(set(column)) == 1:
             lost = 1.0
         if lost > LOST_MAX:

@@ -72,7 +72,7 @@ STAT_ROWS: list[NodeValue] = [f"4:{row * 10}/{row * 10}" for row in range(101)]
         ({"stat": ["nonsense", *["none"] * 100]}, 1.0),
         ({"stat": [None] * 101}, 1.0),  # a rooted phone has it
         ({"cycles": [None] * 101}, None),  # not every kernel counts them
-        ({"cycles": [None, *["5/7"] * 60, *[None] * 40]}, 40 / 101),
+        ({"cycles": [None, *["5/7"] * 60, *[None] * 40]}, 41 / 101),
     ],
 )
 def test_nodes_that_can_no_longer_be_read(columns: dict[str, Any], lost: float | None) -> None:
@@ -81,9 +81,13 @@ def test_nodes_that_can_no_longer_be_read(columns: dict[str, Any], lost: float |
 
 
 def test_an_unrooted_phone_may_hide_the_use_of_its_cores() -> None:
-    run = sampled(stat=[None] * 101)
-    facts = PROBE.facts.model_copy(update={"rooted": False})
-    assert not list(check_readings(replace(run, probe=replace(PROBE, facts=facts))))
+    stock = replace(PROBE, facts=PROBE.facts.model_copy(update={"rooted": False}))
+    hidden = replace(sampled(stat=[None] * 101), probe=stock)
+    assert not list(check_readings(hidden))
+    # But not only from the first step on.
+    t_ns, column = [-1, *hidden.readings.t_ns], ["4:1/1", *hidden.readings.column(STAT)]
+    lost = replace(hidden, readings=Readings((STAT,), t_ns, {STAT: column}))
+    assert [reason.values["share"] for reason in check_readings(lost)] == [1.0]
 
 
 def test_a_process_that_was_stopped_for_a_part_of_the_time() -> None:
