@@ -86,13 +86,14 @@ def test_step_times_have_three_significant_digits(ms: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("512MB", 512_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30)]
+    ("text", "count"),
+    [("512MB", 512_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("1 TB", 10**12)],
 )
 def test_amounts_of_memory_are_parsed(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "512", "-1MB", "1 TB", "much"])
+@pytest.mark.parametrize("text", ["", "512", "-1MB", "1 PB", "nanGB", "１GB", "much"])
 def test_an_invalid_amount_of_memory_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not an amount of memory; use for example 512MB"):
         parse_bytes(text)
