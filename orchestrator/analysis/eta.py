@@ -3,12 +3,12 @@
 A phone works in cycles: from the end of one attempt to the end of the next, with cooling and
 charging in between. How long the next cycles take is known from the lab's last ones: best from the
 same cell on the same phone, then from the same cell on other phones, then from other cells. The
-less is known, the wider the interval. A cycle that already takes longer than usual is expected to
-continue for about as long again. Cycles several times as long as usual are interruptions, such as
-charging: how often they come and how long they last is drawn separately. Runs of other sweeps that
-a phone does first, or in turns, are work like the sweep's own. The last phone decides, so ends are
-drawn for all phones at once. Phones that get no runs have no end: then it is unknown, and the
-reason is said.
+less is known, the wider the interval. The cycle under way has not ended so far: the longer it has
+taken, the longer it may still take. All phones may become slower or faster together. Cycles
+several times as long as usual are interruptions, such as charging: how often they come and how long
+they last is drawn separately. Runs of other sweeps that a phone does first, or in turns, are work
+like the sweep's own. The last phone decides, so ends are drawn for all phones at once. Phones that
+get no runs have no end: then it is unknown, and the reason is said.
 """
 
 import math
@@ -27,14 +27,14 @@ CELL_SPREAD = 0.6  # of a cell that no phone has run, until the lab has shown it
 PHONE_SPREAD = 0.2  # of a cell that only other phones have run, likewise
 SPREAD_WEIGHT = 4.0  # of these two, in values
 SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
-COMMON_SPREAD = 0.1  # of whatever slows all phones at once
+COMMON_SPREAD = 0.12  # of whatever slows all phones at once
 DRIFTS = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)  # of that, variance per usual cycle
 LEVEL_CYCLES, PAUSE_MAX = 400, 5.0  # cycles that show it; in a longer pause it drifts no further
 RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
 INTERRUPTED = 3.0  # times the usual cycle
-INTERRUPTION_PRIOR = (0.8, 25.0)  # events, in so many cycles
+INTERRUPTION_PRIOR = (0.4, 25.0)  # events, in so many cycles
 INTERRUPTION_CYCLES, INTERRUPTION_SPREAD = 8.0, 1.0  # usual length in cycles, and its spread
-AT_ONCE = 0.1  # of the usual duration: a shorter attempt failed before it began
+AT_ONCE = 0.01  # of the usual duration: a shorter attempt failed before it began
 WAITS_MAX = 4.0  # times as long as it has lasted: how long an interruption lasts at most
 OWN_WEIGHT = 2.0  # of the estimate from other phones, in own cycles
 
@@ -414,6 +414,10 @@ class _CycleHistory:
             mean - self.cells[cell] - self._phones[phone]
             for (phone, cell), (mean, _) in self._own.items()
         ]
+        of_phone: dict[tuple[str, str], list[float]] = {}
+        for (phone, cell), error in zip(self._own, found, strict=True):
+            of_phone.setdefault((phone, cell[1]), []).append(error)
+        self._alike = {key: sum(values) / (len(values) + 1) for key, values in of_phone.items()}
         free = max(0, len(found) - len(self.cells) - len(self._phones))
         self._phone_spread = _spread(found, free, PHONE_SPREAD)
         self._of_condition: dict[str, list[float]] = {}
@@ -431,7 +435,9 @@ class _CycleHistory:
         for ended_s, phone, cell, cycle_s in self._timeline[-LEVEL_CYCLES:]:
             expected_s = math.exp(self.cells[cell] + self._phones[phone])
             if expected_s < INTERRUPTED * cycle_s < INTERRUPTED**2 * expected_s:
-                residuals.append((ended_s / usual_s, math.log(cycle_s / expected_s)))
+                # The mean of logarithms is below the logarithm of the mean by half a variance.
+                residual = math.log(cycle_s / expected_s) + self.spread**2 / 2
+                residuals.append((ended_s / usual_s, residual))
         noise = self.spread**2 + self._phone_spread**2
         levels, scores = [], []
         for drift in DRIFTS:
@@ -453,22 +459,22 @@ class _CycleHistory:
 
     def work(self, phone: str, left: Mapping[Cell, int]) -> _Work:
         """Return how long a phone needs for the runs that it has left."""
-        mean_s = variance = squares = guessed_s = guessed_error = 0.0
+        mean_s = variance = squares = guessed_s = shared_error = 0.0
         for cell, runs in left.items():
             log_s, error, is_guess = self.cycle(phone, cell)
             cycle_s = math.exp(log_s)
             mean_s += runs * cycle_s
             squares += runs * cycle_s**2
             variance += runs * (self.spread * cycle_s) ** 2 + (runs * error * cycle_s) ** 2
-            if is_guess:  # guesses of one phone err together
-                guessed_s += runs * cycle_s
-                guessed_error += runs * error * cycle_s
+            guessed_s += runs * cycle_s * is_guess
+            if (phone, cell) not in self._own:  # such errors of one phone are alike
+                shared_error += runs * error * cycle_s
         cycles = sum(left.values())
-        return _Work(mean_s, variance + guessed_error**2 / 2, cycles, squares, guessed_s)
+        return _Work(mean_s, variance + shared_error**2 / 2, cycles, squares, guessed_s)
 
     def cycle(self, phone: str, cell: Cell) -> tuple[float, float, bool]:
         """Return the expected logarithm of a cycle, its error, and whether no phone has run it."""
-        effect = self._phones.get(phone, 0.0)
+        effect = self._phones.get(phone, 0.0) + self._alike.get((phone, cell[1]), 0.0)
         own = self._own.get((phone, cell))
         if own is not None:
             mean, count = own
