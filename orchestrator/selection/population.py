@@ -93,6 +93,9 @@ def draw_day_rhythm(n: int, rng: np.random.Generator) -> Availability:
     )
 
 
+_CHARGING = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
 def read_availability(lines: Iterable[str]) -> Availability:
     """Read windows from a table with the columns client, start_s, end_s and perhaps charging."""
     windows: dict[str, list[tuple[float, float, bool]]] = {}
@@ -111,7 +114,11 @@ def read_availability(lines: Iterable[str]) -> Availability:
                 f"line {reader.line_num} of the trace is not a window; "
                 "write 0 <= start_s < end_s, in seconds"
             )
-        charging = (row.get("charging") or "0").strip() in {"1", "true", "yes"}
+        charging = _CHARGING.get((row.get("charging") or "0").strip().lower())
+        if charging is None:
+            raise InvalidRequest(
+                f"line {reader.line_num} of the trace has no valid charging; write 0 or 1"
+            )
         windows.setdefault(row["client"], []).append((start_s, end_s, charging))
     if not windows:
         raise InvalidRequest("the trace has no window; write one row per window")

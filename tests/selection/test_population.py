@@ -98,6 +98,7 @@ def test_a_trace_is_read_from_a_plain_table() -> None:
         (["client,start_s"], "lacks a column"),
         (["client,start_s,end_s"], "no window"),
         (["client,start_s,end_s", "a,5,4"], "line 2 of the trace is not a window"),
+        (["client,start_s,end_s,charging", "a,4,5,maybe"], "no valid charging; write 0 or 1"),
         (["client,start_s,end_s", "a,0,inf"], "line 2"),
         (["client,start_s,end_s", "a,x"], "line 2"),
     ],
