@@ -16,9 +16,14 @@ from orchestrator.analysis.op_telemetry import OpMethod, OpRow
 from orchestrator.decisions.states import RunState
 from orchestrator.export.report.axis_section import PictureKind, choose_picture
 from orchestrator.export.report.page import render_page
-from orchestrator.export.report.report_data import ReportInput
+from orchestrator.export.report.report_data import (
+    ReportInput,
+    collect_report_data,
+    readable_unit,
+)
 from orchestrator.export.report.run_details import largest_ops
-from tests.analysis.builders import measured
+from orchestrator.export.report.svg import LETTER, fit_text
+from tests.analysis.builders import measured, phone
 from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
@@ -216,3 +221,20 @@ def test_a_cell_knows_all_its_settings() -> None:
     assert settings["start_temp_max_c"] == "default"
     assert settings["backend"] == "cpu"
     assert settings["batch_size"] == 32
+
+
+def test_long_names_stay_apart_and_values_have_a_fitting_unit() -> None:
+    model = "Xiaomi Redmi Note 12 Pro Plus 5G International Edition 256GB"
+    runs = [
+        measured(serial, 2e4, repeat=repeat, facts=phone(serial, model=model))
+        for serial in ("serial-of-many-letters-1", "serial-of-many-letters-2")
+        for repeat in range(2)
+    ]
+    names = list(collect_report_data(ReportInput(runs)).names.values())
+    short = [fit_text(name, 200) for name in names]
+    assert len(set(short)) == 2
+    assert all(len(name) * LETTER <= 200 for name in short)
+    assert readable_unit("ms", [2e4, 3e5]) == ("s", 1e-3)
+    assert readable_unit("mJ", [0.01, 0.02]) == ("µJ", 1e3)
+    assert readable_unit("ms", [0.01, 3e5]) == ("ms", 1.0)
+    assert "There is no valid run." in page_of([])

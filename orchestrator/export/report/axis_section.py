@@ -121,13 +121,16 @@ def axis_section(data: ReportData) -> Section:
                 cards += [card] if figures <= FIGURES_MAX else []
     names = ", ".join(axis.plain_title for axis in axes)
     hidden = figures - len(cards)
+    is_any_valid = any(run.valid for run in data.runs)
+    missing = "All valid runs are of one cell, so there is no axis."
+    missing = missing if is_any_valid else "There is no valid run."
     return Section(
         "axes",
         "Results over the axes of the sweep",
         f"The cells of this sweep differ in: {names}. A mark is the median over the valid runs of "
         "one cell on one phone, with its 95 % interval; all panels of a figure have one scale.",
         cards=tuple(cards),
-        note=("" if cards else "All valid runs are of one cell, so there is no axis.")
+        note=("" if cards else missing)
         + (f" {hidden} further figures are left out; the tables have their values." * bool(hidden)),
         wide=True,
     )

@@ -95,7 +95,8 @@ def build_page(
     runs = data.runs
     only_first = first is not None and not runs
     sections = [*([first] if first else []), *(s(data) for s in SECTIONS if not only_first)]
-    sweeps = ", ".join(sorted({safe_text(run.sweep) for run in runs})) or "no sweep"
+    ids = {run.sweep for run in runs} or {sweep.id for sweep in data.sweeps}
+    sweeps = ", ".join(sorted(map(safe_text, ids))) or "no sweep"
     return ReportPage(
         title=safe_text(title),
         subtitle="" if only_first else _subtitle(data, sweeps),
@@ -117,6 +118,8 @@ def _findings(data: ReportData) -> tuple[Finding, ...]:
 
 def _subtitle(data: ReportData, sweeps: str) -> str:
     runs, phones = len(data.runs), len(data.names)
+    if not runs:
+        return f"{sweeps} · no runs"
     counts = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
     return f"{sweeps} · {methods.period_text(data.runs)} · {counts}"
 
