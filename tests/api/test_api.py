@@ -373,7 +373,7 @@ def a_stranger(answer: bytes) -> Iterator[str]:
     [
         (b"", "cannot be reached"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot be reached"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "answer of .* cannot be read"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "response of .* cannot be read"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n[]", "cannot be reached"),
         (b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno", "is not the API of a lab"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n[]", "is not the API of a lab"),

@@ -87,6 +87,6 @@ def test_an_answer_that_cannot_be_applied_is_one_sentence(served: ApiLab) -> Non
         poller = RemotePoller(lab, None)
         poller.poll()
         poller._state = {"phones": []}
-        with pytest.raises(ApiDown, match="cannot be read; use the version"):
+        with pytest.raises(ApiDown, match="cannot be read; use the same version"):
             poller.poll()
         assert len(poller.poll().phones) == 2  # all of it was sent again

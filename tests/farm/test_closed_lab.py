@@ -44,7 +44,7 @@ def test_a_second_call_replaces_nothing_but_what_is_asked_for(tmp_path: Path) ->
     assert [file.name for file in create_secrets(tmp_path, ["other.lab"])] == ["server.pem"]
     changed = {file.name for file, content in kept.items() if file.read_bytes() != content}
     assert changed == {"server.pem", "server.key"}
-    with pytest.raises(InvalidRequest, match="name its servers with --name"):
+    with pytest.raises(InvalidRequest, match="pass its server names with --name"):
         list(create_secrets(tmp_path, [], renew=True))
     end = expires_at((tmp_path / "tls" / "server.pem").read_bytes())
     assert end > datetime.now(UTC) + timedelta(days=700)
