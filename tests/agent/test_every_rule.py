@@ -60,6 +60,7 @@ DEMOS = {
         ReasonCode.SENSOR_FROZEN,
         Validity.SUSPECT,
         {"kind": "sensor", "value": "frozen", "at": LAUNCH},
+        condition={**STEADY, "time_min_s": 70},  # it may freeze at a whole degree
     ),
     "check_length": Demo(
         ReasonCode.TOO_FEW_STEPS,
