@@ -163,7 +163,7 @@ def test_a_section_without_data_is_replaced_by_a_sentence() -> None:
     page = render_page("demo", [measured("a")])
     assert "Burst and sustained: No phone has both" in page
     assert "Operations of a step: No run was traced." in page
-    assert "Results over the axes of the sweep: All valid runs are of one cell" in page
+    assert "Results over the axes of the sweep: All valid runs have the same parameters" in page
 
 
 def test_a_simulation_has_a_banner_and_a_marked_title() -> None:

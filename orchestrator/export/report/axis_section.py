@@ -122,7 +122,7 @@ def axis_section(data: ReportData) -> Section:
     names = ", ".join(axis.plain_title for axis in axes)
     hidden = figures - len(cards)
     is_any_valid = any(run.valid for run in data.runs)
-    missing = "All valid runs are of one cell, so there is no axis."
+    missing = "All valid runs have the same parameters; there is no axis to plot."
     missing = missing if is_any_valid else "There is no valid run."
     return Section(
         "axes",
