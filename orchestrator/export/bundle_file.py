@@ -24,10 +24,10 @@ LINE_BYTES_MAX = 8 * 1024 * 1024
 BYTES_MAX = 8 * 1024**3
 MEMBERS_MAX = 64
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip; the same in every bundle
-# An encrypted member is a RuntimeError, an unknown compression a NotImplementedError.
+# zipfile raises RuntimeError for an encrypted member and for an unknown compression.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
-    *(RuntimeError, NotImplementedError),
+    RuntimeError,
 )
 Lines = Iterable[bytes]
 
