@@ -220,10 +220,7 @@ class NodeValue(_NodeFault):
     factor: float = 1.0
 
     def start(self, target: InjectionTarget) -> None:
-        nodes = find_live_nodes(target.phone.tree, self.path)
-        if not nodes:
-            raise InvalidMischief(f"no node matches '{self.path}'", "path")
-        for node in nodes:
+        for node in _matching_nodes(target, self.path, "path"):
             self.save(node)
             if self.value == "missing":
                 node.read, node.number = _raise_missing, None
@@ -247,10 +244,7 @@ class OpPower(_NodeFault):
     node: str = "/sys/bus/i2c/drivers/ina3221x/*/*/in_power*_input"
 
     def start(self, target: InjectionTarget) -> None:
-        nodes = find_live_nodes(target.phone.tree, self.node)
-        if not nodes:
-            raise InvalidMischief(f"no node matches '{self.node}'", "node")
-        for node in nodes:
+        for node in _matching_nodes(target, self.node, "node"):
             self.save(node)
             number = partial(self._milliwatts, target, node.number or _zero)
             node.number = number
@@ -259,6 +253,14 @@ class OpPower(_NodeFault):
     def _milliwatts(self, target: InjectionTarget, original: Callable[[], int]) -> int:
         is_running = fnmatchcase(target.phone.current_op(), self.op)
         return original() + (round(1000 * self.watts) if is_running else 0)
+
+
+def _matching_nodes(target: InjectionTarget, pattern: str, option: str) -> list[LiveNode]:
+    """The nodes that match a pattern; the option that names none is refused."""
+    nodes = find_live_nodes(target.phone.tree, pattern)
+    if not nodes:
+        raise InvalidMischief(f"no node matches '{pattern}'", option)
+    return nodes
 
 
 def _zero() -> int:
