@@ -39,7 +39,7 @@ log = logging.getLogger("farm.phones")
 
 PROBES_AT_ONCE, PROBE_EXPECTED_S = 16, 1.5  # phones that do not answer delay no other phone
 ADDRESSES_MAX = 400
-GONE = "adb does not list it any more; check its cable and power"
+GONE = "adb no longer lists it; check its cable and power"
 
 
 class PhoneRegistry:

@@ -46,7 +46,7 @@ def phone() -> None:
 )
 @click.option("--adb-port", type=int, default=None, help="Use the adb server on this port.")
 def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
-    """Write what a phone shows to a facts file.
+    """Write the values that a phone exposes to a facts file.
 
     The file is for a bug report, or runs as a virtual phone. PHONE is a serial number, or the
     address of a phone on the network. Serial numbers, accounts and addresses are left out. The

@@ -43,7 +43,8 @@ def list_profiles() -> None:
 
     The last column says what was measured: the phone itself (calibrated), only cores of its SoC
     (extrapolated), or nothing (uncalibrated); and the error of its numbers, from the best to the
-    worst condition that was tested. 'farm virtual predict' says it for one condition.
+    worst condition that was tested. 'farm virtual predict' prints it for one
+    condition.
 
     \b
     Example:
@@ -89,7 +90,7 @@ def list_profiles() -> None:
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.01, 10_000),
-    help="How many times faster than real time the phones run.",
+    help="Speed of the phones' clocks relative to real time.",
 )
 @click.option("--port-base", default=0, help="First TCP port; 0 selects ephemeral ports.")
 @click.option(

@@ -173,7 +173,7 @@ def _run_checks(
     default=50,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Launch at least this often per turn; the study had 500.",
+    help="Minimum number of launches per turn; the study used 500.",
 )
 @click.option(
     "--roofline",

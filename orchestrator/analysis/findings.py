@@ -122,7 +122,7 @@ def _scope_energy(runs: Sequence[MeasuredRun], mix: bool) -> Finding:
         cold = fleet_means(runs, Protocol.COLD, ENERGY_METRIC, mix)
         means, when = (cold, "when cold") if cold.ranked else (means, when)
     if not means.ranked:
-        return Finding(question, f"No phone can be named: {means.problem}.")
+        return Finding(question, f"No phone can be ranked first: {means.problem}.")
     first, *rest = means.ranked
     text = f"{when}, {first.name} needs {format_ms(first.value)} mJ per sample"
     if rest:
@@ -146,7 +146,7 @@ def _first(means: FleetMeans) -> str:
 
 def _finding(question: str, means: FleetMeans, text: str, answer: str) -> Finding:
     if not means.ranked:
-        return Finding(question, f"No phone can be named: {means.problem}.")
+        return Finding(question, f"No phone can be ranked first: {means.problem}.")
     provenance = weakest_provenance(mean.provenance for mean in means.ranked)
     sentence = f"{provenance_prefix(provenance)}{text}{_scope(means)}."
     sentence = sentence[0].upper() + sentence[1:]
@@ -228,12 +228,12 @@ def _change_by_heat(cold: FleetMeans, sustained: FleetMeans) -> str:
 def _cohort_finding(sustained: FleetMeans, energy: FleetMeans) -> Finding:
     question = "Which three phones for a federated round?"
     if not sustained.ranked:
-        return Finding(question, f"Three phones cannot be named: {sustained.problem}.")
+        return Finding(question, f"Three phones cannot be chosen: {sustained.problem}.")
     cohort = choose_top_three(sustained.ranked, energy.ranked)
     if cohort is None:
         phones = len(sustained.ranked)
         count = "only one phone has" if phones == 1 else f"only {phones} phones have"
-        return Finding(question, f"Three phones cannot be named: {count} a valid ten-minute run.")
+        return Finding(question, f"Three phones cannot be chosen: {count} a valid ten-minute run.")
     names = ", ".join(mean.name for mean in cohort.chosen)
     return _finding(question, sustained, _cohort_text(cohort), names)
 

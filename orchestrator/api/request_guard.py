@@ -39,7 +39,7 @@ class RequestGuard:
         elif origin and _name_of(origin) not in self._names:
             app = self._refuse(403, "a web page of another site may not use the API")
         elif b"%00" in scope["raw_path"] + scope["query_string"]:  # PostgreSQL refuses it
-            app = self._refuse(400, "the address has a character of code 0; no name contains one")
+            app = self._refuse(400, "the address contains a NUL character; remove it")
         await app(scope, receive, send)
 
 

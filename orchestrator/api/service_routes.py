@@ -189,7 +189,7 @@ class _ApiService:
         lab = self._authorized(request, Role.VIEWER)
         table, form = request.path_params["table"], request.path_params["form"]
         if form not in TABLE_FORMATS:
-            raise InvalidRequest(f"there is no table as {form}; use {', '.join(TABLE_FORMATS)}")
+            raise InvalidRequest(f"unknown format '{form}'; use {', '.join(TABLE_FORMATS)}")
         invalid = request.query_params.get("include_invalid", "") in ("1", "true")
         sweep, asked = request.path_params["sweep"], ExportRequest(form, table, invalid)
         export = prepare_export(lab, sweep, asked)
@@ -206,7 +206,7 @@ class _ApiService:
 def _arguments(types: OperationTypes, text: str | bytes) -> dict[str, Any]:
     encoded = text.encode() if isinstance(text, str) else text
     if NO_TEXT in encoded:
-        raise InvalidRequest("the body has a character of code 0; no text contains one")
+        raise InvalidRequest("the body contains a NUL character; remove it")
     try:
         content = from_json(encoded or b"{}", allow_inf_nan=False)
     except ValueError as error:
@@ -226,7 +226,7 @@ def _fetch_from(files: object) -> Any:
     def fetch(name: str) -> str:
         text = files.get(name)
         if not isinstance(text, str):
-            raise FileNotFoundError(2, "it did not come with the request", name)
+            raise FileNotFoundError(2, "it is not part of the request", name)
         return text
 
     return fetch
@@ -250,7 +250,7 @@ async def _receive(request: Request, file: Any, limit: int) -> None:
     except ClientDisconnect as error:
         raise InvalidRequest("the request ended too early") from error
     except TimeoutError as error:
-        raise TimedOut("the body of the request came too slowly; send it again") from error
+        raise TimedOut("the body of the request arrived too slowly; send it again") from error
     file.seek(0)
 
 

@@ -29,7 +29,7 @@ class InvalidState(InvalidRequest):
 
 
 class TimedOut(FarmTrouble):
-    """the time to wait is over"""
+    """timed out while waiting"""
 
 
 class ApiDown(FarmTrouble):

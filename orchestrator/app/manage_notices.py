@@ -25,7 +25,7 @@ def send_test_notice(lab: LabConnection, target: str) -> int:
     """Queue a notice for one target; return its number. The scheduler delivers it."""
     check_targets(lab.lab.settings.notices, [target])
     with lab.store.write() as connection:
-        text = f"this is a test, asked for by {lab.user}"
+        text = f"this is a test, requested by {lab.user}"
         return notices.add_event(connection, NoticeKind.TEST, target, text)
 
 

@@ -54,12 +54,12 @@ REAL_PHONE = (
     "--speed",
     type=FiniteRange(1, 1000),
     default=200.0,
-    help="How many times faster than real time virtual phones run.",
+    help="Speed of the virtual phones' clocks relative to real time.",
 )
 def demo(folder: Path | None, speed: float) -> int:
-    """Run a sweep on six virtual phones: CPU and GPU, cold and hot, and a federated choice.
+    """Run a sweep on six virtual phones: CPU and GPU, cold and hot, and select clients.
 
-    The phones are simulated, and every number says so; one line is measured on this computer. No
+    The phones are simulated, and the output states this; one line is measured on this computer. No
     process is left running.
 
     Example: farm demo --dir demo-lab

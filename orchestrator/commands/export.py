@@ -48,7 +48,7 @@ def export(
 ) -> None:
     """Write the results of a SWEEP to a file.
 
-    The default file name says "simulated" if the sweep has simulated results.
+    The default file name contains "simulated" if the sweep has simulated results.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def list_all(as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
         return
-    print_table(("ENGINE", "MEASURES", "WHAT", "FILES OF YOURS"), rows)
+    print_table(("ENGINE", "MEASURES", "WHAT", "YOUR FILES"), rows)
 
 
 @external.command("new")

@@ -31,8 +31,8 @@ TRIAL_PREFIX = "tr-"
 def logs(name: str, follow: bool, lines: int, lab_folder: Path) -> None:
     """Print the logs of all services on this host, of one SERVICE, or about a TRIAL.
 
-    Services are broker, scheduler, ingest, api, agent and up. Of a trial, the stages of its
-    attempts come first.
+    Services are broker, scheduler, ingest, api, agent and up. For a trial, the stages of
+    its attempts are printed first.
 
     \b
     Examples:

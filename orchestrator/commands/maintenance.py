@@ -99,7 +99,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
 @lab_option
 @json_option
 def prune(dry_run: bool, lab_folder: Path, as_json: bool) -> None:
-    """Remove results and telemetry that are older than lab.toml says.
+    """Remove results and telemetry that are older than the limits in lab.toml.
 
     `store.keep_metrics_days` is the age at which an ended sweep is removed with its results,
     `store.keep_telemetry_days` the age at which only its telemetry is. Pinned sweeps are kept.

@@ -28,7 +28,7 @@ def notice() -> None:
 
 @notice.command("list")
 @value_option(
-    "--limit", type=click.IntRange(1, 1000), default=50, help="Set the largest number of notices."
+    "--limit", type=click.IntRange(1, 1000), default=50, help="Maximum number of notices."
 )
 @lab_option
 @json_option

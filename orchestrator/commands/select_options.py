@@ -50,7 +50,7 @@ _duty_options = (
         "--round-seconds",
         type=FiniteRange(0, SECONDS_MAX, min_open=True),
         default=30.0,
-        help="Work of a round for the median phone, while it is cool.",
+        help="Training time per round on the median phone while it is cool.",
     ),
     click.option(
         "--rest-seconds",

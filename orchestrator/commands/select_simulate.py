@@ -39,7 +39,7 @@ SCENARIO_NAMES = (
     "--clients", type=click.IntRange(2, 1_000_000), default=200, help="Size of the simulated fleet."
 )
 @value_option(
-    "--rounds", type=click.IntRange(1, 10_000), default=120, help="Largest number of rounds."
+    "--rounds", type=click.IntRange(1, 10_000), default=120, help="Maximum number of rounds."
 )
 @value_option(
     "--seeds",
@@ -52,7 +52,7 @@ SCENARIO_NAMES = (
     "--round-seconds",
     type=FiniteRange(0, SECONDS_MAX, min_open=True),
     default=30.0,
-    help="Work of a round for the median phone, while it is cool.",
+    help="Training time per round on the median phone while it is cool.",
 )
 @value_option(
     "--noise",
@@ -66,7 +66,7 @@ SCENARIO_NAMES = (
     default="always",
     help="When clients are available: always, or with a daily pattern.",
 )
-@click.option("--clock-only", is_flag=True, help="Train nothing: only times and energies.")
+@click.option("--clock-only", is_flag=True, help="Compute only times and energies; do not train.")
 @click.option(
     "--policy",
     "policies",
@@ -196,7 +196,7 @@ def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None
     help="Run only these scenarios.",
 )
 @value_option("--seeds", type=click.IntRange(2, 1000), default=30, help="Number of held-out seeds.")
-@click.option("--no-ablation", is_flag=True, help="Do not run our policy without its terms.")
+@click.option("--no-ablation", is_flag=True, help="Skip the ablation of the policy frugal.")
 @json_option
 def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,
@@ -211,13 +211,13 @@ def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 ) -> None:
     """Compare the policies in eight fixed scenarios.
 
-    The worst scenario of our policy is printed first.
+    The worst scenario of the policy frugal is printed first.
 
     Every cell is the time to the target accuracy relative to random, which selects 1.3 times
     as many phones as it needs, with a 95 % interval over paired seeds, and the number of seeds that
     reached the accuracy; ≥ and ≤ mark bounds where some did not. HEAT and ROUNDS are those of
-    random. The second table is an ablation of our policy: the time without a term relative to the
-    time with it. --json also has the energy.
+    random. The second table is an ablation of frugal: the time without a term relative to the time
+    with it. --json also has the energy.
 
     Example: farm select contest demo --scenario noise --seeds 10
     """

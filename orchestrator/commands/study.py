@@ -47,7 +47,7 @@ def list_all(as_json: bool) -> None:
         print_json([item.model_dump(mode="json", exclude={"claims"}) for item in studies])
         return
     rows = [(item.name, len(item.claims), " ".join(item.covers), item.question) for item in studies]
-    print_table(("STUDY", "CLAIMS", "ROWS", "QUESTION"), rows)
+    print_table(("STUDY", "CLAIMS", "TOPICS", "QUESTION"), rows)
 
 
 @study.command()
@@ -109,7 +109,7 @@ def _self_check_text(claim: "Claim") -> str:
     type=click.FloatRange(1, 1000),
     default=SPEED,
     show_default=True,
-    help="How many times faster than real time virtual phones run.",
+    help="Speed of the virtual phones' clocks relative to real time.",
 )
 @click.option(
     "--dir",

@@ -104,7 +104,7 @@ def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
 @click.command()
 @click.argument("target", metavar="[SWEEP|PHONE|HOST]", required=False)
 @value_option(
-    "--limit", type=click.IntRange(1, 10_000), default=30, help="Largest number of entries."
+    "--limit", type=click.IntRange(1, 10_000), default=30, help="Maximum number of entries."
 )
 @lab_option
 @json_option
@@ -141,7 +141,7 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> in
 def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
     """Remove a SWEEP that has ended, with all its results.
 
-    It cannot be undone; 'farm export --format bundle' keeps a copy.
+    This cannot be undone; 'farm export --format bundle' writes a copy.
 
     Example: farm sweep remove smoke --dry-run
     """
@@ -155,7 +155,7 @@ def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 @_SWEEP
 @change_options
 def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """Protect a SWEEP from 'farm prune' and from being removed.
+    """Protect a SWEEP from pruning and removal.
 
     Example: farm sweep pin smoke
     """

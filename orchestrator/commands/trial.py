@@ -30,7 +30,7 @@ _TRIAL = click.argument("prefix", metavar="TRIAL")
 
 @click.group()
 def trial() -> None:
-    """List trials, show one, and print the course of its attempts."""
+    """List trials, show one, and print the stages of its attempts."""
 
 
 @trial.command("list")
@@ -46,7 +46,7 @@ def trial() -> None:
     shell_complete=complete_phone,
 )
 @value_option(
-    "--limit", type=click.IntRange(1, 100_000), default=200, help="Largest number of trials."
+    "--limit", type=click.IntRange(1, 100_000), default=200, help="Maximum number of trials."
 )
 @lab_option
 @json_option

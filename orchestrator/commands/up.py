@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NO_PHONE_S = 15.0  # without a phone for so long, the user is told what to do
-NO_PHONE = "No phone is connected; 'farm doctor' says why. Or: farm up --virtual"
+NO_PHONE = "No phone is connected; 'farm doctor' reports the cause. Or: farm up --virtual"
 # How long `farm up -d` waits for phones that were named, and for phones on USB.
 NAMED_PHONES_S, USB_PHONES_S = 30.0, 5.0
 POLL_INTERVAL_S = 0.2
@@ -93,7 +93,7 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
     "--speed",
     type=click.FloatRange(0.01, 1000),
     default=None,
-    help="How many times faster than real time virtual phones run.",
+    help="Speed of the virtual phones' clocks relative to real time.",
 )
 def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     lab_folder: Path,
@@ -108,9 +108,9 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     """Run broker, store, scheduler, ingest, API and an agent on this host until Ctrl-C.
 
     Phones on USB are found automatically, phones on Wi-Fi are named with --connect. Everything that
-    must survive a restart is in the lab folder. With --native, training really runs on this
-    computer and its numbers have the source `host`; clocks, temperatures and energy are used as far
-    as the computer shows them. Clocks can be pinned if the lab runs as root.
+    must survive a restart is in the lab folder. With --native, training runs on this computer
+    and its numbers have the source `host`; clocks, temperatures and energy are measured where the
+    computer provides them. Clocks can be pinned if the lab runs as root.
 
     \b
     Examples:
@@ -206,7 +206,7 @@ def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
     if phones < named:
         click.echo(
             f"Only {phones} of {named} phones answered within {timeout_s:.0f} s; 'farm doctor' "
-            "says why.",
+            "reports the cause.",
             err=True,
         )
     else:

@@ -61,8 +61,8 @@ def _problems(
         yield HostProblem.UNREADABLE, "its heartbeat cannot be read, so it gets no runs"
     elif beat is None and reading.identity is not None:
         text = (
-            f"it speaks protocol {reading.identity.version} (version {reading.identity.software}), "
-            f"the lab speaks {PROTOCOL} (version {own}); install the same version"
+            f"it uses protocol {reading.identity.version} (version {reading.identity.software}), "
+            f"the lab uses {PROTOCOL} (version {own}); install the same version"
         )
         yield HostProblem.OTHER_PROTOCOL, text
     if beat is None:

@@ -256,5 +256,5 @@ def read_parcels(host: str, texts: Sequence[str]) -> tuple[list[AnyParcel], list
         if isinstance(parcel, Chunk) or parcel.host == host:
             parcels.append(parcel)
         else:
-            bad.append(f"it speaks for {parcel.host}")
+            bad.append(f"it names another host, {parcel.host}")
     return parcels, bad

@@ -80,7 +80,9 @@ def find_trial(db: Database, prefix: str) -> str:
     if len(ids) == 1:
         return str(ids[0])
     if ids:
-        raise InvalidRequest(f"'{prefix}' matches several trials; give more characters")
+        raise InvalidRequest(
+            f"'{prefix}' is ambiguous (several trials match); give more characters"
+        )
     shown = safe_text(prefix)
     raise InvalidRequest(f"there is no trial '{shown}'; 'farm trial list SWEEP' shows all")
 

@@ -129,7 +129,7 @@ class Claim(WireModel):
     at_most: float | None = None
     ours: bool = Field(default=False, description="not in the study: only measured here")
     average: bool = Field(default=False, description="the published number is a mean")
-    place: str = Field(default="", description="where it stands, if not in the study's place")
+    place: str = Field(default="", description="its location, if not that of the study")
     answer: str = ""
     same_as: tuple[str, ...] = Field(default=(), description="other names of the answer here")
     unit: str = ""
@@ -201,7 +201,7 @@ class Study(WireModel):
     title: str
     question: str
     citation: str
-    place: str = Field(description="where its claims stand: section, table, figure or file")
+    place: str = Field(description="location of its claims: section, table, figure or file")
     covers: tuple[str, ...]
     claims: tuple[Claim, ...] = Field(min_length=1)
     caveat: str = Field(description="what to know before comparing with the published results")

@@ -138,9 +138,9 @@ def test_workloads_without_phone_work_are_ignored() -> None:
 
 def test_missing_data_is_named() -> None:
     expected = [
-        "No phone can be named: there is no valid cold run yet.",
-        "No phone can be named: there is no valid endurance run yet.",
-        "Three phones cannot be named: there is no valid endurance run yet.",
+        "No phone can be ranked first: there is no valid cold run yet.",
+        "No phone can be ranked first: there is no valid endurance run yet.",
+        "Three phones cannot be chosen: there is no valid endurance run yet.",
     ]
     assert sentences([measured("a", validity=Validity.VOID)]) == expected
     assert [finding.provenance for finding in fleet_findings([])] == [None] * 3
@@ -152,14 +152,14 @@ def test_without_cold_runs_the_difference_stays_open() -> None:
 
 
 def test_a_fleet_of_three_takes_all_three() -> None:
-    expected = "Three phones cannot be named: only 2 phones have a valid ten-minute run."
+    expected = "Three phones cannot be chosen: only 2 phones have a valid ten-minute run."
     assert sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2] == expected
 
 
 def test_mixed_sources_give_no_finding() -> None:
     runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
     for sentence in sentences(runs):
-        assert "named: mlp-4 batch_size=32, " in sentence
+        assert ": mlp-4 batch_size=32, " in sentence
 
 
 def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:

@@ -304,7 +304,7 @@ def test_the_page_has_findings_validity_conditions_and_phones() -> None:
 
 
 def test_a_page_without_runs_names_what_is_missing() -> None:
-    assert "No phone can be named: there is no valid cold run" in render_page("demo", [])
+    assert "No phone can be ranked first: there is no valid cold run" in render_page("demo", [])
 
 
 def test_mixed_control_levels_are_refused() -> None:

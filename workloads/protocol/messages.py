@@ -456,14 +456,14 @@ def decode_parcel(content: object) -> AnyParcel:
 
 
 def _checked_size(name: str, content: object, limit: int) -> bytes:
-    """Return the text of a message as bytes; no database stores a character of code 0."""
+    """Return the text of a message as bytes; databases cannot store a NUL character."""
     if not isinstance(content, str | bytes):
         raise BadMessage(f"bad {name}: JSON text expected, got {type(content).__name__}")
     text = content if isinstance(content, bytes) else content.encode(errors="replace")
     if len(text) > limit:
         raise BadMessage(f"bad {name}: {len(text)} bytes, at most {limit} are allowed")
     if b"\\u0000" in text:
-        raise BadMessage(f"bad {name}: a text contains a character of code 0")
+        raise BadMessage(f"bad {name}: a text contains a NUL character")
     return text
 
 

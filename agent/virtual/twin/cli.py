@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default="cpu",
     show_default=True,
     type=click.Choice(["cpu", "opencl"]),
-    help="Processor that computes.",
+    help="Compute on the CPU, or on the GPU with OpenCL.",
 )
 @click.option(
     "--kernel", default="tuned", show_default=True, help="Variant of the matrix product on the GPU."
@@ -224,8 +224,8 @@ def _calibrate_to_sweep(
 def curve_command(soc: str, power_profile: Path | None, as_json: bool) -> None:
     """Show the power of one core at every clock step of a SOC.
 
-    Steps without a measurement are predicted from their cluster, SoC and family. The interval has
-    95 % of such steps. FILE is your own SoC table.
+    Steps without a measurement are predicted from their cluster, SoC and family. The interval
+    contains 95 % of such steps. FILE is your own SoC table.
 
     \b
     Examples:

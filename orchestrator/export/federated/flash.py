@@ -102,7 +102,7 @@ FLASH = Consumer(
     name="flash",
     title="FLASH",
     conventions=(
-        "measured_phones.py replaces FLASH's Device_Util; its first lines say where files go",
+        "measured_phones.py replaces FLASH's Device_Util; its first lines say where files belong",
         "mean, deviation: ms of one batch; the deviation is that of the 90 % quantile of cold "
         "batches",
         "state_traces: every window of availability is written as a time on the charger, on "

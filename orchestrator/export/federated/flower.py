@@ -132,8 +132,8 @@ FLOWER = Consumer(
         "fleet.json has one entry per client in every column; the n-th partition is the n-th "
         "client, and a node beyond the last client is refused",
         "the strategy uses the clock of 'farm select' (round_clock.py), so any number of "
-        "samples is right; another batch size is not",
-        "the strategy asks connected nodes inside their windows of availability; the clock starts "
+        "samples is valid; another batch size is not",
+        "the strategy uses connected nodes inside their windows of availability; the clock starts "
         "at midnight",
         "nodes.sh: the commands that start real nodes, each with the partition of its phone",
     ),

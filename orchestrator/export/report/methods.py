@@ -162,9 +162,9 @@ def variance_section(data: ReportData) -> Section:
     return Section(
         "variance",
         "How much results vary",
-        "Standard deviations of the headline metric, by level. Runs of one block have in common "
-        "what the block does to them, blocks of one occasion (a day without a long pause) what "
-        "that day does. Phones are compared with others of the same model.",
+        "Standard deviations of the headline metric, by level. Runs of one block share the "
+        "effect of that block, blocks of one occasion (a day without a long pause) the effect of "
+        "that day. Phones are compared with others of the same model.",
         headings=("Phone", "Runs", "Run", "Block", "Occasion", "Phone of one model"),
         rows=tuple(rows),
         note="" if rows else "No trial has two valid runs.",
