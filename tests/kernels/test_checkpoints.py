@@ -163,7 +163,8 @@ def test_a_folder_has_the_checkpoint_of_one_run_at_a_time(tmp_path: Path) -> Non
     assert (fault["code"], "No such file" in fault["text"]) == ("io", True)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.999999])
+# The header contains decimal numbers, so two checkpoints may differ by a few bytes.
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9995])
 def test_a_disk_that_becomes_full_keeps_the_last_good_checkpoint(
     tmp_path: Path, checkpoint: bytes, share: float
 ) -> None:
