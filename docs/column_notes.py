@@ -29,7 +29,7 @@ COLUMN_NOTES = {
     "source": "phone, host or simulated",
     "model_kind": "of simulated values: fitted, extrapolated, or uncalibrated",
     "error_rel": "of fitted models: relative error for this condition",
-    "grade": "of an energy: how it was measured; coarse ones rank nothing",
+    "grade": "of an energy: how it was measured; coarse energies are not ranked",
     "first_step": "number of the first step of the window, warm-up not counted",
     "steps": "number of steps in the window, or of traced steps",
     "t_s": "seconds since the first window or reading",

@@ -280,7 +280,7 @@ def render_selector_facts() -> str:
     from orchestrator.sweepfile.selector_terms import FACTS, FLAGS, TAG
 
     rows = [(code(name), fact.expected or "a text or a pattern") for name, fact in FACTS.items()]
-    rows += [(code(name), "stands without a comparison") for name in FLAGS]
+    rows += [(code(name), "used without a comparison") for name in FLAGS]
     rows += [(code(TAG), "a label that was given with `farm phone tag`")]
     return table(("fact", "compared with"), rows)
 
