@@ -13,10 +13,11 @@ from orchestrator.app.lab_status import read_lab_status
 from orchestrator.supervisor.lab_process import lab_lock
 from orchestrator.supervisor.process import stop_all
 from orchestrator.supervisor.services import Supervisor, agent_process, services
-from orchestrator.supervisor.virtual_phones import PROFILES, virtual_phones
+from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES, virtual_phones
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.messages import PhoneState
+from workloads.units import count_text
 
 PHONES_TIMEOUT_S = 30.0
 RETRY_TIMEOUT_S = 30.0
@@ -68,7 +69,11 @@ def demo_lab(
     `mischief` is a file with faults of the phones.
     """
     with lab_lock(lab):
-        report(f"starting {len(profiles)} virtual phones; their clocks run {speed:.0f}x real time")
+        if profiles == NATIVE:
+            report("starting a native phone: programs run on this computer")
+        else:
+            started = count_text(len(profiles), "virtual phone")
+            report(f"starting {started}; model time runs {speed:.0f} times as fast as real time")
         phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
         try:
             hosts = HOSTS[: len(addresses)]
@@ -79,12 +84,14 @@ def demo_lab(
                 )
                 for index, host in enumerate(hosts)
             ]
-            report(f"starting broker, store, scheduler, ingest and {len(hosts)} agents")
+            started = count_text(len(hosts), "agent")
+            report(f"starting broker, store, scheduler, ingest and {started}")
             with services(lab, agents) as processes, LabConnection(lab, "demo") as connection:
                 supervisor = Supervisor([*phones, *processes], FAILURES_MAX, on_restart or report)
                 demo = DemoLab(connection, supervisor)
                 wait_for_phones(demo, len(addresses))
-                report(f"{len(addresses)} phones are idle on {len(hosts)} hosts")
+                idle = count_text(len(addresses), "phone")
+                report(f"{idle} idle on {count_text(len(hosts), 'host')}")
                 yield demo
         finally:
             stop_all(phones)
