@@ -1,6 +1,6 @@
-"""A point in time after which waiting is pointless; passed down, it bounds a chain of calls.
+"""Deadline: a point in time that bounds a whole chain of calls.
 
-Nested waits that each had their own timeout would add up.
+It is passed down, because the timeouts of nested waits would add up.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""A limit on simultaneous work that slow work cannot block.
+"""A concurrency limit that slow actions cannot block.
 
-Only so many actions work at the same time, so that many phones at once do not overload a host. An
-action that takes longer than expected gives up its place and continues beside the others.
+A limited number of actions run at the same time, so that many phones do not overload a host. An
+action that takes longer than expected releases its place and continues in addition to the others.
 """
 
 import threading

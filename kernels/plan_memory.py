@@ -1,4 +1,4 @@
-"""The memory that a plan takes, by the engine itself: the runner of this computer is asked.
+"""The memory that a plan needs, computed by the engine: `runner memory` on this computer.
 
 The workspace of the engine's threads follows from how each operation is divided among them, which
 only the engine knows; it is the same on every processor.

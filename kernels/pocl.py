@@ -1,7 +1,7 @@
 """PoCL, the OpenCL driver of the extra `kernels`: a linker for it, and a place for its files.
 
-PoCL builds kernels with the program `ld`. Where the system has none, that of the package `ziglang`
-does. Built kernels are kept in the system's folder of temporary files, not in the user's home.
+PoCL builds kernels with the program `ld`. If the system has none, that of the package `ziglang` is
+used. Built kernels are kept in the system's folder of temporary files, not in the user's home.
 """
 
 import os

@@ -1,4 +1,4 @@
 """What both sides share: the protocol, the workloads, and how models become plans.
 
-It has no own process. The orchestrator and the agent both import it.
+The orchestrator and the agent both import it. No process runs from this package.
 """

@@ -65,9 +65,7 @@ SERVICE_METRICS = {
         ServiceMetric("farm_hosts", _GAUGE, _SCHEDULER, "hosts whose heartbeat is fresh"),
         ServiceMetric("farm_host_problems", _GAUGE, _SCHEDULER, "hosts with a problem", "problem"),
         ServiceMetric("farm_runs_left", _GAUGE, _SCHEDULER, "runs left of the ten newest sweeps"),
-        ServiceMetric(
-            "farm_notices_open", _GAUGE, _SCHEDULER, "conditions that are true now", "kind"
-        ),
+        ServiceMetric("farm_notices_open", _GAUGE, _SCHEDULER, "active conditions", "kind"),
         ServiceMetric("farm_notices_waiting", _GAUGE, _SCHEDULER, "notices not delivered yet"),
         ServiceMetric(
             "farm_notice_deliveries_total", _COUNTER, _SCHEDULER, "delivery attempts", "outcome"
@@ -76,13 +74,7 @@ SERVICE_METRICS = {
         ServiceMetric("farm_disk_free_bytes", _GAUGE, _SCHEDULER, "free space of the lab folder"),
         ServiceMetric("farm_reports_total", _COUNTER, _INGEST, "stored reports", "status"),
         ServiceMetric("farm_parcels_total", _COUNTER, _INGEST, "stored parcels of all kinds"),
-        ServiceMetric(
-            "farm_messages_dropped_total",
-            _COUNTER,
-            _INGEST,
-            "invalid messages, which are dropped",
-            "host",
-        ),
+        ServiceMetric("farm_messages_dropped_total", _COUNTER, _INGEST, "invalid messages", "host"),
         ServiceMetric("farm_store_seconds", _HISTOGRAM, _INGEST, "duration of transactions"),
         ServiceMetric("farm_requests_total", _COUNTER, _API, "requests by HTTP status", "status"),
         ServiceMetric("farm_request_seconds", _HISTOGRAM, _API, "duration of requests"),

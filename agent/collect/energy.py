@@ -1,4 +1,4 @@
-"""Power and energy of the whole phone from its gauges, with a grade of trust. Pure.
+"""Power and energy of the whole phone from its gauges, with a grade of reliability. Pure.
 
 A phone on a cable draws from two sources, and either one alone is not its power: a USB port at its
 limit delivers a constant, and the battery supplies the rest. Boards and computers without such a

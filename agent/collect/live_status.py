@@ -1,6 +1,6 @@
-"""Latest sampler values of a running job, for the live display only; no metric is made of them.
+"""Latest sampler values of a running job, for the live display only; no metric uses them.
 
-The sampler runs beside the work anyway, so reading its last lines costs one more `tail` per poll.
+The sampler runs in every job, so reading its last lines costs one more `tail` per poll.
 """
 
 import json

@@ -1,8 +1,8 @@
 """ShellView: what the shell of an unrooted phone sees of heat and of other work around a run.
 
-Thermal status, headroom and Samsung's siop level are what the vendor says, and some vendors say
-nothing: a Galaxy S24+ that was capped at 1.8 of 3.2 GHz had status 0, and a Xiaomi 12 gives no
-headroom. So they explain a slow run, and are never taken as proof that a run was not slowed down.
+Thermal status, headroom and Samsung's siop level come from the vendor's software and may be wrong
+or missing: a Galaxy S24+ that was capped at 1.8 of 3.2 GHz had status 0, and a Xiaomi 12 gives no
+headroom. They can explain a slow run, but do not prove that a run was not slowed down.
 
 Headroom is computed as Android does: 1 at the threshold of severe throttling, 0 at 30 °C below it
 (services/core/java/com/android/server/power/ThermalManagerService.java of AOSP since Android 11).

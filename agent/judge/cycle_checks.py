@@ -1,7 +1,7 @@
 """The clock by the cycles that the processor counted, compared with the clocks that it shows. Pure.
 
-Clock nodes say what a driver asked for. Counted cycles are what the cores did: neither a limiter
-in the firmware nor a driver that pretends can change them.
+Clock nodes show the clock that a driver requested. Counted cycles show what the cores executed,
+also under a limit of the firmware or a driver that reports a false clock.
 """
 
 from collections.abc import Sequence

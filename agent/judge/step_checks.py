@@ -4,8 +4,8 @@ Work that repeats takes the same time at the same clocks. Where it does not, som
 part: other work, a hidden limit, a core that went away. Windows are compared only with windows at
 the same clocks, because a governor or a thermal cap, which the clocks show, is not a disturbance.
 
-Disturbances slow work down. So a short slow stretch hardly changes the median of a run, but a short
-fast stretch says that the rest of the run was slow.
+Disturbances slow work down. A short slow stretch hardly changes the median of a run, but a short
+fast stretch shows that the rest of the run was slow.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
-"""How worn a battery is: what its phone tells, and the hours that it was seen full. Pure.
+"""The wear of a battery: what the phone reports, and the hours in which it was full. Pure.
 
-A phone in a lab lives on a charger, and a lithium cell ages fastest when it is full and warm.
+A phone in a lab is always on a charger, and a lithium cell ages fastest when it is full and warm.
 """
 
 import re

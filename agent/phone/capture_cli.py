@@ -1,4 +1,4 @@
-"""`farm phone capture` and `farm phone probe`: what a phone shows, and what a probe makes of it."""
+"""`farm phone capture` and `farm phone probe`: capture a phone, and show its interpretation."""
 
 import re
 import time

@@ -1,7 +1,7 @@
 """Probe: determine the model of a phone and what can be controlled on it.
 
-It installs the runner; if the shell is root, it switches cores that are offline on for a moment.
-What it makes of a reading is a pure function.
+It installs the runner; if the shell is root, it switches offline cores on for a moment. The
+interpretation of a reading is a pure function.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Thermal zones: which sensor is where, by a table of vendors' names and by its value. Pure.
 
-A name that the table does not know is never used as a temperature. Zone numbers change between
-builds and boots, so they say nothing.
+A zone whose name is not in the table is never used as a temperature. Zone numbers change between
+builds and boots, so they are not used.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Stop what else on a phone sets clocks and switches cores, for the duration of the run.
+"""Stop other software on a phone that sets clocks and switches cores, for the duration of a run.
 
 Daemons are stopped by name and started again. Those that protect the phone from heat keep running
 unless the condition itself asks to stop them: then the watchdog's temperature limits protect it.

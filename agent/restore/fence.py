@@ -1,6 +1,7 @@
-"""The fence: a number on the phone that keeps a lane with an expired lease out, from whatever host.
+"""The fence: a number on the phone that rejects commands of a lane with an expired lease.
 
-The check and the fenced command are one shell command on the phone, so nobody can come in between.
+The check and the fenced command are one shell command on the phone, so no other command can run in
+between.
 """
 
 import re

@@ -27,6 +27,7 @@ How the folder is organised, from the outside in:
                         measurements
 
 Rules: nothing here imports the rest of `agent`, and of `workloads` only `units`, `text` and
-`catalogue`, because a fake that shares code with what it fakes proves nothing. All figures of
-phones are in TOML files, with their sources. Time is model time unless a name says `host`.
+`catalogue`, because a simulator that shares code with the program under test would share its
+errors. All figures of phones are in TOML files, with their sources. Time is model time unless a
+name says `host`.
 """

@@ -1,7 +1,7 @@
 """The variants of the matrix product: the kernel of each, with the launches that it needs.
 
 A sweep and the runner's --kernel name those of workloads/run_options.py. The others (TUNER_ONLY)
-are for tuning files: the tuner chooses among them, and a sweep says `tuned`.
+are for tuning files: the tuner chooses among them, and a sweep selects them with `tuned`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

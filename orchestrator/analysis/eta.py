@@ -1,14 +1,14 @@
-"""Estimates when a sweep will be finished, as a distribution over what is uncertain. Pure.
+"""Estimates the end of a sweep as a distribution, by Monte Carlo. Pure.
 
-A phone works in cycles: from the end of one attempt to the end of the next, with cooling and
-charging in between. How long the next cycles take is known from the lab's last ones: best from the
-same cell on the same phone, then from the same cell on other phones, then from other cells. The
-less is known, the wider the interval. The cycle under way has not ended so far: the longer it has
-taken, the longer it may still take. All phones may become slower or faster together. Cycles
-several times as long as usual are interruptions, such as charging: how often they come and how long
-they last is drawn separately. Runs of other sweeps that a phone does first, or in turns, are work
-like the sweep's own. The last phone decides, so ends are drawn for all phones at once. Phones that
-get no runs have no end: then it is unknown, and the reason is said.
+A cycle of a phone lasts from the end of one attempt to the end of the next, with cooling and
+charging in between. The durations of future cycles are estimated from past ones: of the same cell
+on the same phone, else of the same cell on other phones, else of other cells; the interval widens
+in this order. The duration of the current cycle is conditioned on the time that has passed. A
+common factor makes all phones slower or faster. Cycles several times as long as usual are
+interruptions, such as charging; their rate and length are drawn separately. Runs of other sweeps
+that a phone executes first, or in turns, count as work of this sweep. The end of the sweep is that
+of its last phone, so all phones are drawn together. While phones with remaining runs get no runs,
+the end is unknown, and the reason is given.
 """
 
 import math
@@ -20,23 +20,24 @@ from itertools import islice
 from statistics import NormalDist, fmean, median
 from typing import NamedTuple
 
-DRAWS, DRAWS_MIN, PHONES_DRAWN = 200, 50, 20_000  # many phones are drawn less often
-GAP_MAX = 10.0  # a longer pause between runs, in usual durations, was an outage
-RUN_SPREAD, RUN_SPREAD_WEIGHT = 0.25, 4.0  # of one cycle, until this many have shown their own
-CELL_SPREAD = 0.6  # of a cell that no phone has run, until the lab has shown its own
-PHONE_SPREAD = 0.2  # of a cell that only other phones have run, likewise
-SPREAD_WEIGHT = 4.0  # of these two, in values
-SHARE_SPREAD = 0.5  # of the time that the runs of another owner take
-COMMON_SPREAD = 0.12  # of whatever slows all phones at once
-DRIFTS = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)  # of that, variance per usual cycle
-LEVEL_CYCLES, PAUSE_MAX = 400, 5.0  # cycles that show it; in a longer pause it drifts no further
-RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight in attempts
-INTERRUPTED = 3.0  # times the usual cycle
-INTERRUPTION_PRIOR = (0.4, 25.0)  # events, in so many cycles
-INTERRUPTION_CYCLES, INTERRUPTION_SPREAD = 8.0, 1.0  # usual length in cycles, and its spread
-AT_ONCE = 0.01  # of the usual duration: a shorter attempt failed before it began
-WAITS_MAX = 4.0  # times as long as it has lasted: how long an interruption lasts at most
-OWN_WEIGHT = 2.0  # of the estimate from other phones, in own cycles
+# Spreads are standard deviations of logarithms; priors have a weight in observations.
+DRAWS, DRAWS_MIN, PHONES_DRAWN = 200, 50, 20_000  # fewer draws for many phones
+GAP_MAX = 10.0  # in usual durations; a longer pause between runs was an outage
+RUN_SPREAD, RUN_SPREAD_WEIGHT = 0.25, 4.0  # prior: cycles of one cell on one phone
+CELL_SPREAD = 0.6  # prior: a cell that no phone has run yet
+PHONE_SPREAD = 0.2  # prior: a cell that only other phones have run
+SPREAD_WEIGHT = 4.0  # weight of the two priors above
+SHARE_SPREAD = 0.5  # the time that runs of another owner take
+COMMON_SPREAD = 0.12  # the factor that is common to all phones
+DRIFTS = (0.0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)  # its variance per cycle: values to try
+LEVEL_CYCLES, PAUSE_MAX = 400, 5.0  # cycles it is estimated from; longest pause it drifts in
+RETRY_PRIOR = (0.05, 8.0)  # share of attempts that are repeated, and its weight
+INTERRUPTED = 3.0  # in usual cycles; a longer cycle is an interruption
+INTERRUPTION_PRIOR = (0.4, 25.0)  # number of interruptions, in this many cycles
+INTERRUPTION_CYCLES, INTERRUPTION_SPREAD = 8.0, 1.0  # length in cycles, and its spread
+AT_ONCE = 0.01  # in usual durations; a shorter attempt failed before it began
+WAITS_MAX = 4.0  # longest rest of an interruption, relative to the time that has passed
+OWN_WEIGHT = 2.0  # weight of the estimate from other phones, in cycles of this phone
 
 NORMAL = NormalDist()
 Cell = tuple[str, str]  # digests of case and condition

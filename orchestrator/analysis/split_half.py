@@ -1,8 +1,8 @@
 """Split-half check: compares the even blocks of every phone with its odd blocks.
 
-Only chance should separate the two halves. If they differ, the phone's conditions were not stable,
-and a difference of that size between phones means nothing. The check covers the whole chain from
-the phone to the verdict.
+The two halves should differ by chance only. If they differ by more, the phone's conditions were not
+stable, and a difference of that size between phones is not conclusive. The check covers the whole
+chain from the phone to the verdict.
 """
 
 from collections.abc import Sequence

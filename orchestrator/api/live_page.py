@@ -1,4 +1,4 @@
-"""The page of a lab for people without a terminal: it shows, and it changes nothing.
+"""The read-only web page of a lab.
 
 A link with a code that works once sets a cookie that scripts cannot read; no other address contains
 a secret. The cookie opens this page and its data only: operations need a token.

@@ -1,4 +1,4 @@
-"""Runs the API: opens the port, and serves until the process is told to end."""
+"""Runs the API: opens the port, and serves until the process is stopped by a signal."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Operations and roles: which functions can be asked of a lab, and who may ask them.
+"""Operations and roles: the functions that a lab offers, and the role that each requires.
 
 An operation is an ordinary function on a LabConnection. Through a connection that has a `remote`, a
 call goes to the API of the lab instead; routes and client are both derived from this registry.

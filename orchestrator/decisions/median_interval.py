@@ -2,8 +2,8 @@
 
 It lies between order statistics, which assumes nothing about the shape of the noise; between two of
 them it is interpolated after Hettmansperger and Sheather (1986), and where so few runs cannot reach
-the confidence, it extends beyond them. Runs that depend on each other tell less than their number
-promises, so their interval is wider. Where a median says little (the runs drift, or have two
+the confidence, it extends beyond them. Correlated runs contain less information than independent
+ones, so their interval is wider. Where a median is not meaningful (the runs drift, or have two
 modes), the interval spans all runs and names the reason. Runs are given in the order of time.
 """
 

@@ -1,9 +1,9 @@
 """Decides whether a case is poison: it crashes attempts on two phones and is blocked for review.
 
-One crash proves little, because phones, cables and agents fail for other reasons too. A phone
-counts when two of its attempts at the case crashed with the phone in mid-run, or three were lost in
-other ways, and the case has not succeeded on it since. When attempts at other cases crash at the
-same host at the same time, the cause is hardly this case, so such a crash weighs a third or half.
+A single crash is not sufficient, because phones, cables and agents fail for other reasons too. A
+phone counts when two of its attempts at the case crashed with the phone in mid-run, or three were
+lost in other ways, and the case has not succeeded on it since. When attempts at other cases crash
+at the same host at the same time, another cause is likely, so such a crash weighs a third or half.
 A fault that the runner itself reports (no memory, a crash) is a finding and not counted here.
 """
 

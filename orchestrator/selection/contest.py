@@ -1,8 +1,8 @@
 """A contest of the policies: fixed scenarios and seeds, paired, with the worst scenario first.
 
-The scenarios and the held-out seeds were fixed before our policy was tuned on other seeds. Every
-policy is compared with random, which selects 1.3 times as many phones and ends a round when enough
-updates have arrived. Our policy also runs without each of its terms.
+The scenarios and the held-out seeds were fixed before the policy frugal was tuned on other seeds.
+Every policy is compared with random, which selects 1.3 times as many phones and ends a round when
+enough updates have arrived. Frugal also runs without each of its terms (ablation).
 """
 
 from collections.abc import Callable, Iterable, Sequence

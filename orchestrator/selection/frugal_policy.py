@@ -1,4 +1,4 @@
-"""Frugal, our policy: the most useful updates per second of a round."""
+"""The policy frugal: it maximises the utility of the updates per second of a round."""
 
 from enum import StrEnum
 

@@ -1,6 +1,6 @@
 """Checks the rows of a bundle: types, values, and that all of them belong to its one sweep.
 
-A bundle comes from strangers, and its checksums only say that it arrived as it was written.
+A bundle is untrusted input: its checksums only prove that it was not changed since it was written.
 """
 
 import base64

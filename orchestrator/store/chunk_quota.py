@@ -1,8 +1,8 @@
-"""How much a host may store that no report names; without a limit it could fill the disk.
+"""Limits the chunks that a host may store before a report refers to them; they could fill the disk.
 
-Chunks come before the report that names them, and are counted until it has come; beyond the limit,
-further ones have to wait. The files of command results are small and count until the process ends.
-`farm prune` removes old chunks that nothing names.
+Chunks arrive before the report that refers to them, and are counted until it arrives; beyond the
+limit, further chunks have to wait. The files of command results are small and are counted until the
+process ends. `farm prune` removes old chunks without a report.
 """
 
 import time

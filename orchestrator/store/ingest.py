@@ -1,8 +1,8 @@
 """Stores what agents send: the only module that turns messages into rows.
 
 Deliveries are stored in one transaction. A parcel that is stored already changes nothing and is
-confirmed again, so agents may resend as often as they like. A host speaks only for itself: what it
-says about runs and phones of other hosts is refused.
+confirmed again, so agents may resend at any time. A host can report only its own runs and phones;
+reports about those of other hosts are refused.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Compares the claims of a study with the evidence: one row per claim and phone.
 
-A twin that was fitted to a claim returns that claim, more or less: this is a calibration replay,
-never a reproduction. A claim without evidence states why.
+A twin that was fitted to a claim approximately returns that claim: this is a calibration replay,
+not a reproduction. A claim without evidence states why.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Arithmetic on a publication's own numbers: do they agree with each other, within rounding?
 
-A printed number stands for everything that rounds to it, so each is an interval of half a unit of
-its last digit on both sides. Numbers contradict each other if these intervals do not meet.
+A printed number represents all values that round to it: an interval of half a unit of its last
+digit on both sides. Numbers contradict each other if these intervals do not overlap.
 """
 
 from decimal import Decimal, InvalidOperation

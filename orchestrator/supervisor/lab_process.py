@@ -1,8 +1,8 @@
 """The process that runs a lab: its lock, starting it in the background, and stopping it.
 
 The lock on the lab's folder decides whether a lab runs: the kernel releases it with the process
-that holds it, however that ends. The file with the process id only tells whom to stop, so a stale
-one does no harm.
+that holds it, however that ends. The file with the process id only identifies the process to stop,
+so a stale one does no harm.
 """
 
 import fcntl

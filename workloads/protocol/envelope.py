@@ -1,8 +1,8 @@
-"""The door for messages of Celery: what does not have exactly our form never reaches Celery.
+"""Checks messages before Celery receives them; a message of any other form is rejected.
 
-Celery trusts its broker: a message may name any task, ask to be sent on (a canvas), to be unpacked,
-to wait or to be answered, and a malformed one ends the worker. So the size is checked before
-anything is parsed, then every field of the envelope, then the arguments.
+Celery trusts its broker: a message may name any task, request forwarding (a canvas), decompression,
+a delay or a reply, and a malformed one ends the worker. So the size is checked before anything is
+parsed, then every field of the envelope, then the arguments.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Layouts of phones: facts files, as `farm phone capture` writes them, one per phone model.
 
-This reader is independent of the agent's: what the agent misunderstands must not be misunderstood
-here in the same way.
+This reader is independent of the agent's, so that an error in one of them is not repeated in the
+other.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The OpenCL library that a native phone finds as its vendor's: the one that FARM_OPENCL names.
 
-By default a native phone has no OpenCL: building kernels takes seconds, and a farm that does not
-use OpenCL should not pay for it. The value `pocl` names the library of `pyopencl[pocl]`.
+By default a native phone has no OpenCL: building kernels takes seconds, which a lab without OpenCL
+should not spend. The value `pocl` names the library of `pyopencl[pocl]`.
 """
 
 import os

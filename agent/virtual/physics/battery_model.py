@@ -1,4 +1,4 @@
-"""The battery: gives the power that the charger cannot give, and charges with the rest.
+"""The battery: supplies the power that the charger cannot supply, and charges with the rest.
 
 The gauge adds the vendor's sign, unit and sampling period; the state here has none of these.
 """

@@ -1,7 +1,7 @@
 """Places threads on the cores of their affinity mask, as an energy-aware scheduler does.
 
-The first thread of a load never sleeps and runs on the fastest idle core. Helpers start on the most
-frugal idle cores, and leave them once they are busy there for most of the time.
+The first thread of a load never sleeps and runs on the fastest idle core. Other threads start on
+the most efficient idle cores, and leave them once they are busy there for most of the time.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """Builds a phone from a SoC table, public files and a capture: SoC + body + layout.
 
-Each figure says where it comes from. What no file says is taken from a phone of the same class, and
-is called guessed.
+Each figure states its source. A figure that no file contains is taken from a phone of the same
+class and marked as guessed.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 Per cluster three figures are unknown (see CorePower). The logarithm of each is a sum of effects:
 of size and process, of the core's design, of the maker, of the SoC, of the cluster itself. All
-effects of all clusters are fitted at once; each is pulled to zero as far as its spread demands. A
-cluster without rows has what its SoC, maker and design share, and an error that says so.
+effects of all clusters are fitted at once, each with a prior around zero. A cluster without rows
+has the effects of its SoC, maker and design, and a larger error.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """How well the power of one core is known, by what was measured of its cluster.
 
 Errors are cross-validated: every measured cluster is predicted from a fit that has not seen the
-step, all but two points, the cluster, or the SoC. The 95 % interval of a prediction is as wide as
-was needed to hold 95 % of such rows.
+step, all but two points, the cluster, or the SoC. The 95 % interval of a prediction is wide
+enough to contain 95 % of such rows.
 """
 
 from collections.abc import Iterator

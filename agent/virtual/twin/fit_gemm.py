@@ -1,7 +1,7 @@
 """Fits the matrix products of the OnePlus 6: one figure each for CPU, tuned GPU and naive GPU.
 
 The study does not say how many cores it used; its figure matches one. Three figures and three
-unknowns: the fit is exact, and nothing is left to test it with.
+unknowns: the fit is exact, and no data are left to test it.
 """
 
 from agent.virtual.physics.gpu_model import GpuSettings

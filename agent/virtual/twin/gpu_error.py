@@ -1,4 +1,4 @@
-"""How wrong the time of a step on a GPU may be, by what the step spends its time on.
+"""The error of a step time on a GPU, by the kinds of work in the step.
 
 Rates of products, starts of kernels and copies were measured on a few GPUs. Each is predicted from
 the other GPUs, or compared with the figure that profiles guess. A step has the errors of its parts.
