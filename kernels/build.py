@@ -6,6 +6,7 @@ the digest of every binary and of the sources that it was built from.
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -240,8 +241,12 @@ def _stub(name: str, symbols: Sequence[str], scratch: Path) -> str:
 def _zig(words: Sequence[str], folder: Path) -> str:
     done = subprocess.run([*ZIG, *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        reason = done.stderr.strip() or "no error output"
-        raise SystemExit(f"zig {words[0]} failed; is the package 'ziglang' installed?\n{reason}")
+        if importlib.util.find_spec(ZIG[-1]) is None:
+            raise SystemExit(
+                "the compiler is missing; install it with: "
+                f"{sys.executable} -m pip install --constraint constraints.txt {ZIG[-1]}"
+            )
+        raise SystemExit(f"zig {words[0]} failed: {done.stderr.strip() or 'no error output'}")
     sys.stderr.write(done.stderr)  # warnings
     return done.stdout
 
