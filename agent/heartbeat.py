@@ -59,19 +59,19 @@ class HeartbeatSender:
         """Begin to send."""
         self._thread.start()
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """Send the next heartbeat at once."""
         self._changed.set()
 
     def withdraw_phones(self) -> None:
         """Announce no phones any more."""
         self._has_phones = False
-        self.hurry()
+        self.send_now()
 
     def stop(self) -> None:
         """Withdraw the heartbeat and end."""
         self._stop.set()
-        self.hurry()
+        self.send_now()
         self._thread.join()
 
     def refuse(self, reason: str) -> None:
@@ -80,7 +80,7 @@ class HeartbeatSender:
         self._health.metrics.add("farm_messages_refused_total")
         if self._refused & (self._refused - 1) == 0:  # the first, and after every doubling
             log.warning("refused a message: %s refused=%d", reason, self._refused)
-        self.hurry()
+        self.send_now()
 
     def _send(self) -> None:
         broker_down = False

@@ -259,14 +259,14 @@ class HostAgent:
         if self._stopping:  # stop() sets it before it cancels
             raise Interrupted("the agent is stopping")
         slot.is_commissioned_now = True
-        self.heartbeat.hurry()
+        self.heartbeat.send_now()
         try:
             return commission_phone(slot.phone, self._lane_context(slot), quick)
         finally:
             slot.is_commissioned_now = False
             if slot.update_facts(slot.phone.facts):
                 self._announce(slot)
-            self.heartbeat.hurry()
+            self.heartbeat.send_now()
 
     def _lane_context(self, slot: PhoneSlot) -> LaneContext:
         return LaneContext(
@@ -298,11 +298,11 @@ class HostAgent:
                 slot.job = job
                 if job.run in self._cancelled:
                     raise Cancelled
-                self.heartbeat.hurry()
+                self.heartbeat.send_now()
                 yield
         finally:
             slot.job = None
-            self.heartbeat.hurry()
+            self.heartbeat.send_now()
             slot.lane.release()
 
     def _finish(self, job: Job, result: LaneResult) -> None:
@@ -325,7 +325,7 @@ class HostAgent:
             return
         self._spool.add_parcels([announcement])
         self._outbox.post([announcement])
-        self.heartbeat.hurry()
+        self.heartbeat.send_now()
 
 
 def outcome_of(report: Report) -> str:

@@ -106,7 +106,7 @@ class PhoneSlot:
 
 
 def read_identity(phone: Phone) -> PhoneIdentity:
-    """Read what tells two transports of one phone from two phones with one serial number."""
+    """Read what distinguishes two transports of one phone from two phones with equal serials."""
     names = ("ro.serialno", "ro.boot.serialno")
     results = phone.shell_batch([ShellCommand(["getprop", name]) for name in names])
     return PhoneIdentity((_word(results[0]), _word(results[1])), phone.boot_id())

@@ -21,7 +21,7 @@ from workloads.celery_setup import (
     no_ack_queue,
     send_task,
 )
-from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.limits import JOB_BYTES_MAX
 from workloads.protocol.messages import (
     COMMAND,
@@ -51,7 +51,7 @@ def serve(settings: HostSettings, server: AdbServer, health: ServiceHealth) -> N
             send_task(app, DELIVER, list(parcels), results_queue(settings.host))
 
     host = HostAgent(settings, server, send, health)
-    door = MessageDoor((RUN, COMMAND), lambda _, reason: host.heartbeat.refuse(reason))
+    message_filter = MessageFilter((RUN, COMMAND), lambda _, reason: host.heartbeat.refuse(reason))
     _register(app, host)
     # On shutdown Celery waits for its threads, so the lanes have to be cancelled first.
     stopping = threading.Thread(target=host.stop, name="stopping")
@@ -61,7 +61,7 @@ def serve(settings: HostSettings, server: AdbServer, health: ServiceHealth) -> N
         concurrency=settings.max_parallel + COMMAND_THREADS,
         queues=[host_queue(settings.host)],
         hostname=f"agent@{settings.host}",
-        consumer_cls=checked_consumer(door),
+        consumer_cls=checked_consumer(message_filter),
         **QUIET_WORKER,
     )
     host.start()

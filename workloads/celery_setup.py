@@ -27,7 +27,7 @@ from kombu.exceptions import KombuError
 from kombu.transport.redis import get_redis_error_classes
 
 from workloads.connection_url import refuse_unverified
-from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.faults import BrokerDown
 
 log = logging.getLogger("farm.queue")
@@ -94,7 +94,7 @@ def send_task(
     expires_s: float | None = None,
     producer: Any = None,
 ) -> None:
-    """Send a message in the only form that a MessageDoor admits."""
+    """Send a message in the only form that a MessageFilter admits."""
     expires = None if expires_s is None else datetime.now(UTC) + timedelta(seconds=expires_s)
     app.send_task(
         name,
@@ -169,9 +169,9 @@ def _ignore_ack(delivery_tag: str, multiple: bool = False) -> None:
     pass
 
 
-def checked_consumer(door: MessageDoor) -> type[Consumer]:
-    """Return a consumer whose messages have passed a door."""
-    return type("DoorConsumer", (CheckedConsumer,), {"door": door})
+def checked_consumer(message_filter: MessageFilter) -> type[Consumer]:
+    """Return a consumer whose messages have passed a filter."""
+    return type("FilteringConsumer", (CheckedConsumer,), {"message_filter": message_filter})
 
 
 class CheckedConsumer(Consumer):  # type: ignore[misc]
@@ -181,7 +181,7 @@ class CheckedConsumer(Consumer):  # type: ignore[misc]
     Celery has no setting for these pauses, but kombu, which waits, has.
     """
 
-    door: MessageDoor
+    message_filter: MessageFilter
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect with short pauses between attempts, and set up the channel."""
@@ -199,15 +199,20 @@ class CheckedConsumer(Consumer):  # type: ignore[misc]
         channel.basic_ack = _ignore_ack
         channel._size = _ignore_size  # nor is the length of a queue of any use
         channel.client.parse_response = partial(
-            _read_checked, channel, channel.client.parse_response, self.door
+            _read_checked, channel, channel.client.parse_response, self.message_filter
         )
         return connected
 
 
 def _read_checked(
-    channel: Any, read: Any, door: MessageDoor, connection: Any, command: str, **options: Any
+    channel: Any,
+    read: Any,
+    message_filter: MessageFilter,
+    connection: Any,
+    command: str,
+    **options: Any,
 ) -> Any:
-    """Read a reply of the broker; a message that the door drops counts as no message."""
+    """Read a reply of the broker; a message that the filter drops counts as no message."""
     try:
         reply = read(connection, command, **options)
     except _REFUSALS as error:
@@ -216,13 +221,13 @@ def _read_checked(
         _delete_other_types(channel)
         time.sleep(RETRY_MAX_S)
         raise ConnectionResetError(f"the broker refuses to read the queue: {error}") from None
-    if command == "BRPOP" and reply and not door.admits(reply[0].decode(), reply[1]):
+    if command == "BRPOP" and reply and not message_filter.admits(reply[0].decode(), reply[1]):
         return None
     return reply
 
 
 def _delete_other_types(channel: Any) -> None:
-    """Delete what stands where a queue belongs: nothing can be read from there."""
+    """Delete a key with the name of a queue and another type; it would block the queue."""
     try:
         with channel.conn_or_acquire() as client:
             for queue in channel.active_queues:

@@ -57,7 +57,7 @@ class KeyPair:
 
 
 def write_private(file: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file in one step; other users can never read it unless the mode says so."""
+    """Replace a file atomically; other users can never read it unless the mode allows it."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     part = file.with_name(file.name + ".part")
     part.unlink(missing_ok=True)

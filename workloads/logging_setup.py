@@ -38,7 +38,7 @@ def log_values(**values: object) -> Iterator[None]:
 
 
 class SafeFormatter(logging.Formatter):
-    """Writes every message as one line without control characters, whoever sent its parts."""
+    """Writes every message as one line without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, followed by the traceback if there is one."""

@@ -78,7 +78,7 @@ def check_own_time(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_power(run: RunObservation) -> Iterator[Reason]:
-    """The power of a cold run did not change by itself while the work went on."""
+    """The power of a cold run did not change while the work was constant."""
     start_ns, end_ns = run.measured_span
     settled_ns = start_ns + round(SETTLED * (end_ns - start_ns))
     watts = [power_w for t_ns, power_w in run.power.points if settled_ns <= t_ns <= end_ns]

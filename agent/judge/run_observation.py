@@ -150,7 +150,7 @@ class RunObservation:
 
     @property
     def has_reported_limit(self) -> bool:
-        """Whether the phone itself said that it slows down what the run uses."""
+        """Whether the phone reported a limit on the processor that the run uses."""
         clocks, views = self.clocks, self.views
         return bool(
             clocks.active_coolers

@@ -14,7 +14,7 @@ from workloads.protocol.verdict import Verdict
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run comes to, and the observation behind it."""
+    """The result of a run, and the observation that it is based on."""
 
     observation: RunObservation
     verdict: Verdict

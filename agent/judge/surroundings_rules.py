@@ -72,7 +72,7 @@ def check_foreground(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_phone_used(run: RunObservation) -> Iterator[Reason]:
-    """The phone was not woken or touched; an unrooted one says when that last happened."""
+    """The phone was not woken or touched; an unrooted one reports when that last happened."""
     used_at_s = run.views.used_at_s
     start_s, end_s = (moment_ns / 1e9 for moment_ns in run.span)
     if used_at_s is not None and start_s - USED_SLACK_S <= used_at_s <= end_s + USED_SLACK_S:

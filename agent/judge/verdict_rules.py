@@ -334,7 +334,7 @@ def check_swapping(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
-    """A phone whose clocks are not held was as fast as usual; its work says so, no sensor."""
+    """A phone whose clocks are not pinned was as fast as usual, by its work and not by a sensor."""
     if run.probe.requested_khz:
         return
     for kind, times in run.canaries.items():
@@ -355,7 +355,7 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_vendor_limits(run: RunObservation) -> Iterator[Reason]:
-    """What the vendor says about heat explains a run, and never counts against it."""
+    """The vendor's thermal status can explain a run; it never counts against the run."""
     views = run.views
     if views.status:
         yield Reason.remark(ReasonCode.THERMAL_STATUS_RAISED, status=views.status)

@@ -47,7 +47,7 @@ class BatteryHours(WireModel):
 
 
 def parse_battery_condition(nodes: Mapping[str, str], dump: str) -> BatteryCondition | None:
-    """Parse nodes, and `dumpsys battery` where they are hidden; None if neither tells anything."""
+    """Parse nodes, and `dumpsys battery` where they are hidden; None if neither has a value."""
     cycles = first_number(nodes.get(CYCLES, ""))
     full, design = first_number(nodes.get(FULL, "")), first_number(nodes.get(DESIGN, ""))
     percent = first_number(nodes.get(STATE_OF_HEALTH, ""))

@@ -82,7 +82,7 @@ class ServiceFacts(_Table):
 
 
 class ExpectedProbe(_Table):
-    """What a probe has to make of the file; for tests of the probe."""
+    """The expected result of a probe of this file; for tests of the probe."""
 
     soc: str | None = Field(default=None, description="name of the SoC")
     clusters: tuple[str, ...] = Field(default=(), description="cores, weakest kind first")

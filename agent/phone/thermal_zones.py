@@ -44,7 +44,7 @@ class ZonePlace(StrEnum):
 
 
 class ZoneUse(StrEnum):
-    """What the probe makes of a zone."""
+    """How the probe uses a zone, or why it does not."""
 
     CPU = "cpu"
     BODY = "body"
@@ -114,7 +114,7 @@ _SENSOR = re.compile(r"^tsens:(tsens_tz_sensor\d{1,3}):([A-Za-z0-9_]*):\d+\s*$",
 
 
 class ExaminedZone(NamedTuple):
-    """A zone with what was made of it; without a temperature, `use` says why."""
+    """A zone and its use; without a temperature, `use` is the reason."""
 
     zone: ThermalZone
     place: ZonePlace | None

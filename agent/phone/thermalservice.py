@@ -55,7 +55,7 @@ def is_thermalservice(path: str) -> bool:
 def thermal_status(text: str) -> int | None:
     """How much the framework throttles: its own status, or that of a skin sensor if it is higher.
 
-    A Xiaomi 13T Pro at a third of its clocks says 0, and 3 beside its skin temperature.
+    A Xiaomi 13T Pro at a third of its clocks reports 0, and 3 with its skin temperature.
     """
     stated = _STATUS.search(text)
     if stated is None:

@@ -59,9 +59,9 @@ def held_fence(phone: Phone) -> int:
 
 
 def clear_fence(phone: Phone) -> None:
-    """Remove the fence: an operator says that no older lane can be at work.
+    """Remove the fence, at the request of an operator who knows that no older lane is active.
 
-    A fence that was forged, or comes from another store, would keep every lease out.
+    A fence that was forged, or comes from another store, would reject every lease.
     """
     phone.shell_checked(["rm", "-f", FENCE_FILE])
 

@@ -52,7 +52,7 @@ _PANEL = "/sys/class/backlight/panel0-backlight"
 
 @dataclass(frozen=True, slots=True)
 class RunnerClaims:
-    """How the records of a runner that lies differ from what it did."""
+    """How the records of a runner with false output differ from what it did."""
 
     time_share: float = 1.0  # of the true step times
     step_factor: float = 1.0  # claimed steps per true step

@@ -233,7 +233,7 @@ def _judge_rows(rows: Sequence[Comparison], margin: float) -> tuple[Comparison, 
 
 
 def _judged(row: Comparison, margin: float) -> Comparison:
-    """Return a row with its verdict; a model of unknown error proves nothing about phones."""
+    """Return a row with its verdict; a model of unknown error allows no claim about phones."""
     verdict, reason = _judge(row, margin)
     model_verdict = verdict if row.provenance.source is Source.SIMULATED else None
     if row.provenance.error_unknown:

@@ -198,7 +198,7 @@ def needed_share(stop: tuple[int, int] | None, done: int, skipped: int) -> tuple
 
 
 def _why_unknown(absent: Mapping[str, str], left: Mapping[str, object]) -> str:
-    """Say how many phones with runs left get none now, by reason."""
+    """Return how many phones with remaining runs get none now, by reason."""
     reasons = Counter(why for phone, why in absent.items() if phone in left)
     return ", ".join(
         f"{count} phone{'s' * (count != 1)} {why}" for why, count in sorted(reasons.items())
@@ -310,7 +310,7 @@ def _spread(differences: Sequence[float], free: int, before: float) -> float:
 
 
 def _without_failed_at_once(ended: Sequence[EndedAttempt]) -> list[EndedAttempt]:
-    """Return the attempts in order, without those that say nothing of how long others take."""
+    """Return the attempts in order, without those that failed before they began."""
     durations: dict[Cell | str, list[float]] = {}
     for item in ended:
         for key in (item.cell, item.cell[1]):
@@ -361,7 +361,7 @@ class _CycleHistory:
     ) -> dict[tuple[str, Cell], list[float]]:
         """Return the usual cycles; what is far above them is kept as an excess.
 
-        An attempt that failed at once says nothing of the others, and costs next to nothing.
+        An attempt that failed at once does not predict others, and its time is negligible.
         """
         of_cell: dict[Cell, list[float]] = {}
         for (_, cell), values in cycles.items():

@@ -181,7 +181,7 @@ def _unproven_reason(means: FleetMeans) -> UnprovenReason | None:
 
 
 def _instability(means: FleetMeans) -> Instability | None:
-    """Return why the interval of the first phone, or of a phone close to it, says little."""
+    """Return why the interval of the first phone, or of one close to it, is not reliable."""
     first, *rest = means.ranked
     close = [first, *(other for other in rest if not are_distinguishable(first, other))]
     return next((mean.interval.unclear for mean in close if mean.interval.unclear), None)

@@ -17,8 +17,8 @@ Refuse = Callable[[int, str], App]
 class RequestGuard:
     """Checks the headers Host and Origin, so that no web page reaches an API on loopback.
 
-    A page of a stranger can make a browser call 127.0.0.1, directly or by a name that it lets point
-    there. Its requests carry that name as Host, or the page's address as Origin.
+    A malicious page can make a browser call 127.0.0.1, directly or by a name that resolves to it.
+    Its requests carry that name as Host, or the page's address as Origin.
     """
 
     def __init__(self, app: App, names: Collection[str], refuse: Refuse) -> None:

@@ -137,7 +137,7 @@ class _ApiService:
         return answer
 
     def report_health(self, _: Request) -> Response:
-        """Say that the process answers; needs no token and tells nothing else."""
+        """Say that the process answers; needs no token and discloses nothing else."""
         return JSONResponse({"status": "ok"})
 
     def send_authority(self, _: Request) -> Response:

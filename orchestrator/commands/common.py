@@ -116,7 +116,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 
 def print_list(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> int:
-    """Print a table; return the exit code, which tells an empty list."""
+    """Print a table; return the exit code, which differs for an empty list."""
     print_table(headings, rows)
     if rows:
         return 0

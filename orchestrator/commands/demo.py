@@ -125,7 +125,7 @@ def _run(folder: Path, speed: float) -> int:
 
 
 def _print_results(folder: Path) -> None:
-    """Print what the mission is about, one real line, the findings and the files."""
+    """Print the table, one line measured on this computer, the findings and the files."""
     from orchestrator.app.compare_results import fleet_findings
     from orchestrator.app.export_results import all_runs, result_files
     from orchestrator.app.lab_connection import LabConnection

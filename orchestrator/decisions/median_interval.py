@@ -33,7 +33,7 @@ EXACT_RUNS_MAX = 200  # the binomial distribution of more runs is nearly normal
 
 
 class Instability(StrEnum):
-    """Why a median over runs says less than its interval promises."""
+    """Why a median over runs is less reliable than its interval suggests."""
 
     SERIAL_CORRELATION = "serial_correlation"
     DRIFT = "drift"
@@ -117,7 +117,7 @@ def median_interval(values: Sequence[float], confidence: float = LEVEL) -> Inter
 
 
 def find_instability(values: Sequence[float]) -> Instability | None:
-    """Return what is wrong with runs, given in the order of time; the gravest comes first."""
+    """Return what is wrong with runs, given in the order of time; the most severe first."""
     if len(values) < INTERVAL_RUNS_MIN + 1 or min(values) == max(values):
         return None
     if abs(_trend_score(values)) > DRIFT_LIMIT:

@@ -52,7 +52,7 @@ class NoticeInputs:
 def conditions(
     view: NoticeInputs, away_after_s: float, disk_free_min_bytes: float
 ) -> dict[NoticeKey, str]:
-    """Return what holds now, each with a sentence for people."""
+    """Return the conditions that are true now, each with a sentence for people."""
     found: dict[NoticeKey, str] = {}
     hosts = {name for name, seconds in view.hosts_away_s.items() if seconds >= away_after_s}
     away = {name for name, seconds in view.phones_away_s.items() if seconds >= away_after_s}

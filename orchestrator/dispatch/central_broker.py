@@ -43,7 +43,7 @@ NAMES_MAX = 1000  # of hosts, and of ingest services
 
 @dataclass(frozen=True)
 class HostReading:
-    """What a host last said: its heartbeat, or only its identity, or nothing that can be read."""
+    """The last heartbeat of a host, or only its identity, or neither if it cannot be read."""
 
     host: str
     heartbeat: HostHeartbeat | None = None
@@ -58,7 +58,7 @@ class CentralBroker(RedisConnection):
         self._last_beats: dict[str, tuple[bytes, HostReading]] = {}
 
     def host_readings(self) -> list[HostReading]:
-        """Return what every host said that is alive, also what cannot be decoded."""
+        """Return the last heartbeat of every live host, also one that cannot be decoded."""
         beats = self._values(HOSTS_KEY, heartbeat_key)
         last_beats, self._last_beats = self._last_beats, {}
         for host, beat in beats.items():  # unchanged since the last poll as a rule
@@ -74,7 +74,7 @@ class CentralBroker(RedisConnection):
         return [item.heartbeat for item in readings if item.heartbeat is not None]
 
     def live_hosts(self) -> list[str]:
-        """Return the names of the hosts that are alive, whatever they say."""
+        """Return the names of all live hosts, also those with an invalid heartbeat."""
         names = self._names(HOSTS_KEY)
         with self._translated(), self._redis.pipeline(transaction=False) as pipe:
             for name in names:

@@ -22,7 +22,7 @@ from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
 from workloads.process_identity import new_instance, software_version
-from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.limits import DELIVERY_PARCELS_MAX
 from workloads.protocol.messages import (
@@ -60,7 +60,7 @@ def serve(
     service = IngestService(db, broker, hosts, health)
     call_on_shutdown(service.stop)
     service.start()
-    serve_deliveries(broker.url, service.take, service.door, service.find_hosts)
+    serve_deliveries(broker.url, service.take, service.message_filter, service.find_hosts)
     service.stop()
 
 
@@ -87,7 +87,9 @@ class IngestService:
         self._dropped: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
         self._logged_at: dict[str, float] = {}
-        self.door = MessageDoor((DELIVER,), lambda name, reason: self.drop(_host_of(name), reason))
+        self.message_filter = MessageFilter(
+            (DELIVER,), lambda name, reason: self.drop(_host_of(name), reason)
+        )
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True)
             for name, target in (("store", self._store), ("heartbeat", self._send_heartbeats))

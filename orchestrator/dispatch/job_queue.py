@@ -15,7 +15,7 @@ from workloads.celery_setup import (
     no_ack_queue,
     send_task,
 )
-from workloads.protocol.envelope import MessageDoor
+from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.faults import FarmTrouble
 from workloads.protocol.messages import (
     COMMAND,
@@ -68,7 +68,10 @@ Deliver = Callable[[str, list[str]], None]
 
 
 def serve_deliveries(
-    broker: str, deliver: Deliver, door: MessageDoor, find_hosts: Callable[[], Sequence[str]]
+    broker: str,
+    deliver: Deliver,
+    message_filter: MessageFilter,
+    find_hosts: Callable[[], Sequence[str]],
 ) -> None:
     """Call `deliver` for one delivery after another, of every host that `find_hosts` returns."""
     app = celery_app("farm.ingest", broker)
@@ -78,14 +81,14 @@ def serve_deliveries(
 
     @app.task(name=DELIVER, bind=True)  # type: ignore[untyped-decorator]
     def _deliver(task: Any, parcels: list[str]) -> None:
-        # The door has compared this name with the queue that the message came out of.
+        # The filter has compared this name with the queue that the message came out of.
         deliver(task.request.delivery_info["routing_key"], parcels)
 
     worker = app.Worker(
         pool="solo",
         queues=[RESULTS_QUEUES],
         hostname="ingest@farm",
-        consumer_cls=checked_consumer(door),
+        consumer_cls=checked_consumer(message_filter),
         **QUIET_WORKER,
     )
     worker.start()

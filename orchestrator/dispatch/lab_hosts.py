@@ -21,7 +21,7 @@ class LabHosts:
     def __init__(
         self, db: Database, named: Collection[str], broker: CentralBroker | None = None
     ) -> None:
-        """With a broker: keep its users of hosts as the store says."""
+        """Use this store; with a broker, also keep the broker's host users up to date."""
         self._db = db
         self._named = frozenset(named)
         self._broker = broker

@@ -37,7 +37,7 @@ class ChunkQuota:
             return True
         size = max(CHUNK_BYTES_MIN, len(chunk.data) * 3 // 4)
         if self._sums[host] + size > self._bytes_max:
-            self._look(connection, host)
+            self._forget_named(connection, host)
         if self._sums[host] + size > self._bytes_max:
             return False
         parts[chunk.index] = size
@@ -50,8 +50,8 @@ class ChunkQuota:
         for digest in named:
             self._sums[host] -= sum(unnamed.pop(digest or "", {}).values())
 
-    def _look(self, connection: Connection, host: str) -> None:
-        """Stop counting what the store knows to be named."""
+    def _forget_named(self, connection: Connection, host: str) -> None:
+        """Stop counting the chunks that a stored report or result refers to."""
         now = time.monotonic()
         if now - self._looked_at.get(host, -LOOK_INTERVAL_S) >= LOOK_INTERVAL_S:
             self._looked_at[host] = now

@@ -123,7 +123,7 @@ def store_command_result(
 
 
 def forget_old_results(connection: Connection, host: str) -> None:
-    """Delete all but the newest command results of a host: nobody waits for the others."""
+    """Delete all but the newest command results of a host; no client waits for older ones."""
     own = command_result.c.host == host
     newest = (
         select(command_result.c.id)

@@ -49,7 +49,7 @@ def trial_label(case: Any, condition: Any) -> str:
 
 
 class CellTexts(NamedTuple):
-    """What is said about a case under a condition."""
+    """The texts that describe a case under a condition."""
 
     label: str
     headline: str  # the metric that answers the question of its protocol

@@ -38,7 +38,7 @@ _WHY_NOT_REPORTED = {
 
 
 class Gap(StrEnum):
-    """Why there is nothing to evaluate a claim with."""
+    """Why a claim cannot be evaluated."""
 
     UNOBSERVABLE = "unobservable"
     NOT_RUN = "not_run"

@@ -229,7 +229,7 @@ class Study(WireModel):
         return claim.citation or self.citation
 
     def place_of(self, claim: Claim) -> str:
-        """Return where a claim stands in its publication; empty for claims of ours."""
+        """Return the location of a claim in its publication; empty for Farmhand's own claims."""
         return "" if claim.ours else claim.place or self.place
 
     def metrics(self, topic: str) -> list[str]:

@@ -37,7 +37,7 @@ def _die_with_parent() -> None:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read, as `open` asks an opener to."""
+    """Open a file that only its owner can read; an `opener` for open()."""
     return os.open(path, flags, 0o600)
 
 

@@ -91,7 +91,7 @@ class PhoneSelection:
 
 
 def wear_class(facts: PhoneFacts) -> int:
-    """Return how worn a phone's battery is, in classes; 0 if the phone does not tell."""
+    """Return how worn a phone's battery is, in classes; 0 if the phone does not report it."""
     cycles = facts.battery.cycles if facts.battery else None
     return (cycles or 0) // WEAR_CLASS_CYCLES
 

@@ -102,7 +102,10 @@ class Policy(WireModel):
 
     owner: str = Field(default="", max_length=64)
     priority: int = Field(
-        default=PRIORITY_DEFAULT, ge=0, le=PRIORITY_MAX, description="higher runs first"
+        default=PRIORITY_DEFAULT,
+        ge=0,
+        le=PRIORITY_MAX,
+        description="ten points more double the share",
     )
     deadline: AwareDatetime | None = None
     tags: Annotated[tuple[Tag, ...], AfterValidator(_sorted_unique)] = ()

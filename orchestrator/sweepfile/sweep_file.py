@@ -38,7 +38,7 @@
     retry: {phone: 3, condition: 3}      maximum attempts per run, by blame
     budget: {wall: 36h, failures: 10%}   the sweep pauses when a limit is exceeded
     collect: {telemetry: none}   store only the reports
-    owner, priority (0-100), deadline, tags      who owns the sweep, and what runs first
+    owner, priority (0-100), deadline, tags      its share of the lab, and labels
 
 Patterns support * ? and [abc], ignore case, and are matched with a phone's serial, model and SoC.
 The id of a sweep depends on what it measures: comments, order and spelling of keys and values do

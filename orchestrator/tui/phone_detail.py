@@ -200,7 +200,7 @@ def commission_text(facts: PhoneFacts) -> str:
 
 
 def battery_text(battery: BatteryCondition) -> str:
-    """Describe how worn a battery is; what the phone does not tell is left out."""
+    """Describe how worn a battery is; values that the phone does not report are left out."""
     watched = f" since {battery.watched_since:%Y-%m-%d}" if battery.watched_since else ""
     parts = [
         f"in use since {battery.first_used:%Y-%m}" if battery.first_used else "",

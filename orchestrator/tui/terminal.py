@@ -115,7 +115,7 @@ class Terminal:
         return "".join(parts)
 
     def _codes(self, style: Style | None) -> tuple[str, str]:
-        """Return what stands before and after a text of a style; Rich is asked once per style."""
+        """Return the escape sequences before and after a styled text, rendered once per style."""
         if style not in self._style_codes:
             with self._console.capture() as capture:
                 self._console.print(Text("x", style or "", end=""), end="")

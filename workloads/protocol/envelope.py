@@ -135,8 +135,8 @@ def size_limit(task: str) -> int:
     return ENVELOPE_FACTOR * _ARGUMENTS[task][1] + ENVELOPE_BYTES_MAX
 
 
-class MessageDoor:
-    """Lets messages in, or drops them; counts what it drops, by queue."""
+class MessageFilter:
+    """Admits or drops messages; counts the dropped ones by queue."""
 
     def __init__(self, tasks: tuple[str, ...], on_drop: Callable[[str, str], None]) -> None:
         self._tasks = {task: size_limit(task) for task in tasks}

@@ -127,7 +127,7 @@ class Job(WireModel):
 
 
 class CommandKind(StrEnum):
-    """What an agent can be asked to do besides a run."""
+    """The commands that an agent executes besides runs."""
 
     RESEND_FACTS = "resend_facts"  # announce all phones again
     CANCEL = "cancel"  # stop the run `run`

@@ -88,7 +88,7 @@ class FuelGauge(WireModel):
 
 
 class BatteryCondition(WireModel):
-    """How worn a battery is, as far as its phone tells, and how long it was seen above 90 %."""
+    """The wear of a battery as reported by the phone, and the hours observed above 90 %."""
 
     cycles: int | None = Field(default=None, description="charge cycles")
     capacity_share: float | None = Field(default=None, description="full charge / design capacity")

@@ -74,7 +74,7 @@ class CpuCluster:
 
     @property
     def running_khz(self) -> float:
-        """Return the clock that does the work: some steps run slower than they say."""
+        """Return the clock that does the work: some steps do less work than their clock shows."""
         return self.ladder[self._real_rung] * self.profile.work_shares[self._real_rung]
 
     @property
@@ -103,7 +103,7 @@ class CpuCluster:
         return busy_cores * per_core_mw * vector_factor / 1000
 
     def base_w(self, die_c: float) -> float:
-        """Return what a working cluster draws whatever its clock; leakage doubles every 35 °C."""
+        """Return the static power of an active cluster; leakage doubles every 35 °C."""
         leakage = _LEAK_SHARE * float(2.0 ** ((die_c - _CURVE_DIE_C) / 35.0))
         return self.profile.power.base_mw / 1000 * (1.0 - _LEAK_SHARE + leakage)
 

@@ -100,7 +100,7 @@ def done_record(
     peak_rss_kb: int,
     loss: tuple[float, float] | None = None,
 ) -> RunnerRecord:
-    """Return the last record of a run that succeeded; only a runner that lies has a loss."""
+    """Return the last record of a run that succeeded; a loss is in false output only."""
     loss_first, loss_last = loss or (None, None)
     return {
         "line": "done",

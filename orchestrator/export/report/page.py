@@ -148,7 +148,7 @@ def render_page(
 
 
 def _figure_style() -> str:
-    """Return the style of the images, without variables: many programs know none."""
+    """Return the style of the images, without variables, which many programs do not support."""
     colours = [
         f".fill.p{i}{{fill:{c}}}.stroke.p{i}{{stroke:{c}}}.dot.p{i}{{background:{c}}}"
         for i, c in enumerate(PALETTE)
