@@ -107,7 +107,7 @@ class PhoneRegistry:
     def add_address(self, address: str) -> str | None:
         """Connect a phone over the network now and after every start; return its serial.
 
-        None means that it cannot be used; `problem_at` says why.
+        None means that it cannot be used; `problem_at` returns the reason.
         """
         self._connect.add(address)
         self._save_added({*self._added, address})

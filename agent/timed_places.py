@@ -20,7 +20,7 @@ class TimedPlaces:
     def place(self) -> Iterator[None]:
         """Wait for a place, and occupy it until the end of the block or of its time."""
         self._free.acquire()
-        released = threading.Lock()  # taken by whoever releases the place
+        released = threading.Lock()  # removed by the thread that releases the place
 
         def release() -> None:
             if released.acquire(blocking=False):

@@ -31,7 +31,7 @@ def linker_folder() -> str | None:
 
 
 def private_folder() -> Path:
-    """Return this user's folder for files of OpenCL drivers, which can be made again."""
+    """Return this user's folder for files of OpenCL drivers, which may be deleted at any time."""
     folder = Path(tempfile.gettempdir()) / f"farmhand-opencl-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():

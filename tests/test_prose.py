@@ -1,8 +1,8 @@
 """The prose rules of CONTRIBUTING.md, checked over every text that a user can see.
 
 A user may see every string of three words or more that is not a docstring, the docstrings of
-commands and errors (they are printed), and the templates of the report page. In tests and
-benchmarks the names of functions, docstrings, comments and assertion messages are checked.
+commands and errors (they are printed), and the templates of the report page. Developers also see
+names of functions, docstrings, comments and assertion messages, here and in tests and benchmarks.
 """
 
 import ast
@@ -44,6 +44,7 @@ BANNED = {
     r"\b(nobody|whoever|somebody)\b": "name the user, the program or the phone",
     r"\bwithout a word\b": "say 'without output'",
     r"\b(the way of|of the middle|than life|in vain)\b": "use the technical term",
+    r"\bsays? (so|why)\b": "say 'states this', 'gives the reason'",
     r"\b(is|are) like (that|this)\b": "say 'matches'",
     r"\b(is|was|are|were) said\b|\bsay (it|one|so)\b|\bsaid with\b": "say 'pass', 'set' or 'given'",
     r"\b(put|puts|putting) (it |them |everything )?back\b": "say 'restore'",
@@ -200,11 +201,17 @@ def test_a_bad_text_of_a_test_is_found(source: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_texts_are_plain(package: str) -> None:
+    paths = [path for path in FILES if relative(path).startswith(f"{package}/")]
     found = [
         problem
-        for path in FILES
-        if relative(path).startswith(f"{package}/")
+        for path in paths
         for problem in problems_in(ast.parse(path.read_text()), relative(path))
+    ]
+    found += [
+        f"{at}: {problem} in {text!r}"
+        for path in paths
+        for at, text in developer_texts(path.read_text(), relative(path))
+        for problem in bad_patterns(text)
     ]
     assert not found, "\n".join(found)
 

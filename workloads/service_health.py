@@ -1,7 +1,7 @@
 """The health of a service over HTTP: /healthz, /readyz and /metrics.
 
 /healthz fails when the service's loop has stopped: restart it. /readyz also fails while the service
-cannot work because something else is missing: wait. Both say why in one line.
+cannot work because something else is missing: wait. Both return the reason in one line.
 """
 
 import ipaddress

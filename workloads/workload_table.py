@@ -36,7 +36,7 @@ STUDIES = (CAMBRIDGE, EMDL, TX2, TX2_FAILED, TEXTBOOK, LANGUAGE, OWN, BUILT_IN)
 
 INFERENCE_SUFFIX = "-inference"
 # daily-increment: images per day and the number of days are the study's; the number of images
-# before the first day is ours.
+# before the first day is Farmhand's.
 IMAGES_PER_DAY, DAYS, PRETRAINING_IMAGES = 64, 17, 1024
 
 _EMDL_NOTES = (
@@ -57,12 +57,12 @@ _TX2_NOTES = (
 )
 _TX2_IMAGES = _TX2_NOTES + (
     "The study names CIFAR-10, but its arithmetic and memory are those of images in the size of "
-    "each model's paper (ResNet50 at 224x224 and batch 64: 5.8 GB in the study, 5.6 GB by our "
+    "each model's paper (ResNet50 at 224x224 and batch 64: 5.8 GB in the study, 5.6 GB by the "
     "plan), so that size is the default. Ten classes. "
 )
 _PAPER = (
-    "The optimizer is that of the model's paper. The learning rate is ours: the paper's is for "
-    "large batches and diverges with small ones."
+    "The optimizer is that of the model's paper. The learning rate is Farmhand's: the paper's is "
+    "for large batches and diverges with small ones."
 )
 
 
@@ -162,7 +162,7 @@ def _cambridge() -> Iterator[Workload]:
         options=(KERNEL,),
     )
     notes = (
-        "Batches of 32 and random input as in the study; the learning rate of SGD, 0.01, is ours."
+        "Batches of 32 and random input as in the study; SGD with Farmhand's learning rate of 0.01."
     )
     for name, widths in {
         "mlp-1": "16-16",
@@ -206,14 +206,14 @@ def _tx2() -> Iterator[Workload]:
         parameters = (_batch(16), _image_size(size, min_size))
         yield _training(name, TX2, title, *parameters, notes=_TX2_IMAGES + _PAPER)
     yield _training("densenet40", TX2, "DenseNet40-12", _batch(16), notes=_TX2_IMAGES + _PAPER)
-    sizes = "The layer sizes are ours, chosen to match the study's 1 M parameters and 23 M MACs. "
+    sizes = "The layer sizes were chosen to match the study's 1 M parameters and 23 M MACs. "
     yield _training(
         "char-cnn",
         TX2,
         "the author of a text, by LSTM and convolution",
         _batch(16),
         _text_length(30, 4, 1024),
-        notes=_TX2_NOTES + sizes + "Adam with learning rate 0.001 is ours.",
+        notes=_TX2_NOTES + sizes + "Adam with learning rate 0.001 is Farmhand's choice.",
     )
     yield _training(
         "char-lstm",
@@ -236,8 +236,7 @@ def _tx2() -> Iterator[Workload]:
         TX2,
         "deep Q-network for Atari, 18 actions",
         _batch(16),
-        notes=_TX2_NOTES + "Adam with learning rate 1e-4, which is ours, replaces the paper's "
-        "RMSProp.",
+        notes=_TX2_NOTES + "Adam with learning rate 1e-4 replaces the paper's RMSProp.",
     )
     yield _daily_increment()
 
@@ -262,14 +261,14 @@ def _tx2_failed() -> Iterator[Workload]:
         notes=f"{never} {_TX2_NOTES}Adam with learning rate 3e-5 and 384 tokens are those of its "
         "SQuAD recipe.",
     )
-    sizes = "The layer sizes are ours, chosen to match the study's 348 M parameters and 28 G MACs. "
+    sizes = "The layer sizes were chosen to match the study's 348 M parameters and 28 G MACs. "
     yield _training(
         "seq2seq",
         TX2_FAILED,
         "translation by four LSTMs of 2048",
         _batch(16),
         _text_length(128, 8, 512),
-        notes=f"{later} {_TX2_NOTES}{sizes}Adam with learning rate 0.001 is ours.",
+        notes=f"{later} {_TX2_NOTES}{sizes}Adam with learning rate 0.001 is Farmhand's choice.",
     )
 
 

@@ -27,7 +27,7 @@ _COMMANDS = (
     ShellCommand(["dumpsys", "power"]),
     ShellCommand(["cat", UPTIME]),
 )
-# By the power manager's clock, which stands still while the phone is suspended.
+# By the power manager's clock, which stops while the phone is suspended.
 _USED = re.compile(
     r"(?:mLastWakeTime|[lL]astUserActivityTime(?:\(\w{0,20}\))?)=(\d{1,15}) \((\d{1,15}) ms ago\)",
     re.ASCII,
@@ -94,7 +94,7 @@ class ViewsAroundRun:
 
     @property
     def other_cores(self) -> dict[int, float]:
-        """How many cores each user but our own kept busy; processes that ended do not count."""
+        """How many cores each user except the shell kept busy, without ended processes."""
         before, after = self.before, self.after
         if not before.cpu_s or before.t_s is None or after.t_s is None or after.t_s <= before.t_s:
             return {}

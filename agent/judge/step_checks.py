@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from agent.collect.runner_output import StepWindow
 
-CHANGE_MIN = 0.025  # smaller changes of the step time are not told from noise
+CHANGE_MIN = 0.025  # smaller changes of the step time cannot be distinguished from noise
 NOISE_FACTOR = 5.0  # standard errors of the mean of a stretch
 OUTLIER_MIN, OUTLIER_FACTOR = 0.06, 6.0  # single windows count at most as much
 WINDOWS_MIN, STRETCH_MIN, STRETCH_GROWTH = 15, 4, 1.6

@@ -158,7 +158,7 @@ class CanaryRounds:
     ) -> dict[CanaryKind, float]:
         """Run canaries in one round trip and return their step times in ms.
 
-        One that failed is left out; the verdict says so.
+        One that failed is left out; the verdict has a reason for it.
         """
         chosen = [kind for kind in CanaryKind if kind in kinds]
         commands = []

@@ -1,6 +1,6 @@
 """An external program on the phone: its files by digest, started and followed like the runner.
 
-The program knows nothing of the runner's contract. A script of ours writes the hello and exit
+The program knows nothing of the runner's contract. A script of Farmhand writes the hello and exit
 records for it, `runner sample` samples the nodes beside it, and its figures are parsed from what it
 printed; the result is the RunnerOutput of a run like any other.
 """

@@ -187,7 +187,7 @@ class _RunWatcher:
         self._timeouts = phone.timeouts
         self._start_deadline = Deadline.after(self._timeouts.runner_start_timeout_s)
         self._limit_s = spec.limit_s
-        # The phone's clock decides; the host's is for a phone whose clock stands still.
+        # The phone's clock decides; the host's is for a phone whose clock has stopped.
         self._backstop = Deadline.after(3 * self._limit_s / phone.clock_ratio.value + 60)
         self._reconnect_deadline: Deadline | None = None
         self._elapsed_s = 0.0

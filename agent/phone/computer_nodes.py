@@ -16,7 +16,7 @@ _HYBRID = {"/sys/devices/cpu_core/cpus", "/sys/devices/cpu_atom/cpus"}
 _CPU_CHIPS = {"coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal"}
 _HWMON_TEMP = re.compile(rf"({HWMON}/hwmon\d{{1,3}})/(temp\d{{1,3}})_input")
 _THREADS = re.compile(rf"{CPU}/cpu(\d{{1,3}})/topology/thread_siblings_list")
-# Drivers that accept any clock within their range. Their steps are ours, of 100 MHz.
+# Drivers that accept any clock within their range; steps of 100 MHz are used.
 _STEPLESS_DRIVERS = {"intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp"}
 _STEPLESS_DRIVERS |= {"cppc_cpufreq"}
 STEP_KHZ = 100_000

@@ -1,6 +1,6 @@
 """Calibrate a fuel gauge (sign, unit, update period) from its values at rest and under load.
 
-Vendors use three sign conventions and two units, and no node says which; but a phone under load
+Vendors use three sign conventions and two units, and no node states them; but a phone under load
 always draws more from its battery, or charges it less, than the same phone at rest. Pure.
 """
 

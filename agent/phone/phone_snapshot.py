@@ -24,7 +24,7 @@ IDLE_SAMPLES_MAX = 40
 
 
 class PhoneSnapshot(NamedTuple):
-    """The state of a phone at one moment of its own clock."""
+    """The state of a phone at one time of the phone's clock."""
 
     t_s: float
     temp_c: float | None  # of the hottest CPU zone; None if no zone gives a plausible value

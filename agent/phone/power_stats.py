@@ -5,7 +5,7 @@ https://github.com/LineageOS/android_hardware_google_pixel/blob/ba5e7ac6/powerst
 https://android.googlesource.com/platform/hardware/google/pixel/+/android11-release/powerstats/
 Two of their traits are guarded against. With the argument `delta` they print the increase since the
 last such call of *any* caller, so it is never passed. Totals go through float32, so they become
-coarser the longer the phone is up: `resolution_j` says how coarse.
+coarser the longer the phone is up: see `resolution_j`.
 """
 
 import re

@@ -211,7 +211,7 @@ def _add_sensors(provenance: Provenances, capabilities: Capabilities) -> Provena
 
 
 def parse_serial(properties: Mapping[str, str], address: str) -> str:
-    """The phone's own serial; the adb address changes with the cable, so it is no substitute."""
+    """The phone's own serial, not the adb address, which changes with the connection."""
     serial = next((properties[name] for name in SERIAL_PROPERTIES if properties.get(name)), "")
     # A serial names files and folders of the agent, so '.' and '..' are refused as well.
     if _SERIAL.fullmatch(serial) is None:

@@ -169,7 +169,7 @@ class ShellLink:
     def _responsive_shell(self, deadline: Deadline) -> "_Shell":
         """Open an unprivileged shell that answers at once.
 
-        If even that takes long, the missing answer to `su` was no refusal.
+        If even that takes long, the missing answer to `su` was not a refusal.
         """
         shell = self._dial_shell(deadline)
         try:

@@ -27,7 +27,7 @@ _TAKE = _UNLESS_NEWER + 'mkdir -p "${0%/*}" && echo "$1 $2" >"$0.$1" && mv -f "$
 
 
 def fenced_command(fence: int, words: Sequence[str]) -> ShellCommand:
-    """The command that runs only if the phone has seen no newer lease than ours."""
+    """The command that runs only if the phone has seen no newer lease than this one."""
     return ShellCommand(["sh", "-c", _RUN, FENCE_FILE, str(fence), *words])
 
 
@@ -43,7 +43,7 @@ def raise_if_overtaken(result: ShellResult, fence: int) -> None:
 def take_fence(
     phone: Phone, fence: int, host: str, queries: Sequence[ShellCommand] = ()
 ) -> list[ShellResult]:
-    """Write our fence to the phone, unless a higher one is there, and run queries after it."""
+    """Write the fence to the phone, unless a higher one is there, and run queries after it."""
     take = ShellCommand(["sh", "-c", _TAKE, FENCE_FILE, str(fence), host])
     taken, *results = phone.shell_batch([take, *queries])
     raise_if_overtaken(taken, fence)

@@ -46,7 +46,7 @@ class RestoreSession:
         return self._journal is not None
 
     def check(self) -> None:
-        """Fail unless the phone is still ours and its watchdog runs."""
+        """Fail unless this lane still holds the phone and its watchdog runs."""
         assert self._watchdog is not None, "nothing is started before the session begins"
         self._watchdog.check()
 

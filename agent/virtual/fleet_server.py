@@ -1,4 +1,4 @@
-"""Runs a fleet of virtual phones in one process and says where each listens.
+"""Runs a fleet of virtual phones in one process and prints the address of each.
 
 Tests and demos run a whole fleet as a context manager, in a thread or in a child process.
 """

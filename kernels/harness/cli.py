@@ -1,6 +1,6 @@
 """`farm kernels`: lists, checks, benchmarks, trains and tunes OpenCL kernels on this computer.
 
-OpenCL times on a CPU do not predict those of a phone's GPU, and every table says so.
+OpenCL times on a CPU do not predict those of a phone's GPU; every table states this.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The CPU baseline: training steps of our own C engine, run by the runner of this computer."""
+"""The CPU baseline: training steps of Farmhand's C engine, run by the runner of this computer."""
 
 import json
 import platform

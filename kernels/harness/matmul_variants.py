@@ -119,7 +119,7 @@ def prepare_matmul(
 
 
 def operands(shape: MatmulShape, seed: int) -> tuple[Floats, Floats]:
-    """Draw A and B as they are stored, transposed where the shape says so."""
+    """Draw A and B as they are stored, transposed where the shape requires it."""
     generator = np.random.default_rng(seed)
     size_a = (shape.k, shape.m) if shape.transposed_a else (shape.m, shape.k)
     size_b = (shape.n, shape.k) if shape.transposed_b else (shape.k, shape.n)

@@ -1,4 +1,4 @@
-"""Figures of the Cambridge study (arXiv 2202.10100), which tables print next to ours."""
+"""Figures of the Cambridge study (arXiv 2202.10100), which tables print next to measured ones."""
 
 import tomllib
 from dataclasses import dataclass

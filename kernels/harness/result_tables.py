@@ -1,6 +1,6 @@
-"""The output of `farm kernels`: tables with published figures next to ours, and JSON.
+"""The output of `farm kernels`: tables with published figures next to measured ones, and JSON.
 
-OpenCL times on a CPU do not predict those of a phone's GPU, and every table says so.
+OpenCL times on a CPU do not predict those of a phone's GPU; every table states this.
 """
 
 from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ FAILED_STATES = (RunState.FAILED, RunState.BLOCKED)
 class FailureGroup:
     """Runs that failed for one reason; the text is that of most of them."""
 
-    kind: FaultKind | None  # None: no report says why
+    kind: FaultKind | None  # None: no report has a reason
     runs: int
     phones: tuple[str, ...]
     text: str

@@ -56,7 +56,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Export:
-    """An export that can be written; simulated results say so in the file name."""
+    """An export that can be written; file names of simulated results contain 'simulated'."""
 
     file_name: str
     simulated: bool

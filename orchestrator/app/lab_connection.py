@@ -36,7 +36,7 @@ class LabConnection(AbstractContextManager["LabConnection"]):
         return other
 
     def check(self) -> None:
-        """Raise BrokerDown unless the lab is up; a remote lab says so at the first call."""
+        """Raise BrokerDown unless the lab is up; a remote lab raises it at the first call."""
         if self.remote is None:
             self.broker.check()
 

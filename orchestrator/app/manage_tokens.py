@@ -78,7 +78,7 @@ def revoke_token(lab: LabConnection, token: str, dry_run: bool = False) -> Opera
 
 
 def authenticate(lab: LabConnection, secret: str) -> TokenRecord:
-    """Return the valid token with a secret; NotAuthenticated says why there is none."""
+    """Return the valid token with a secret; otherwise raise NotAuthenticated with the reason."""
     if not secret:
         raise NotAuthenticated("the request has no token; set FARM_TOKEN")
     found = tokens.find_token(lab.store, secret)

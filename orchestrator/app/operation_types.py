@@ -24,7 +24,7 @@ INTEGER_MAX = 2**53  # larger ones do not fit into a column of the store
 
 @dataclass(frozen=True)
 class OperationTypes:
-    """The types of an operation; a file and a function that reads files are no JSON."""
+    """The types of an operation; a file and a function that reads files are not JSON."""
 
     arguments: Mapping[str, TypeAdapter[Any]]
     required: frozenset[str]

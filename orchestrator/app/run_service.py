@@ -63,7 +63,7 @@ def prune_daily(
 
 
 def run_ingest(lab: LabConnection, health: ServiceHealth) -> None:
-    """Store reports until the process is told to end."""
+    """Store reports until the process receives a signal."""
     hosts = lab.lab.settings.scheduler.hosts
     ingest_service.serve(lab.store, CentralBroker(lab.lab.broker_url), health, hosts)
 

@@ -132,7 +132,7 @@ def simulate_selection(
 def run_contest(
     clients: ClientTable, scenarios: Iterable[str], seeds: int, ablation: bool
 ) -> tuple[list[ContestRow], list[str]]:
-    """Run scenarios with held-out seeds; return them with our worst one first, and notes."""
+    """Run scenarios with held-out seeds; return them, frugal's worst one first, and notes."""
     phones = _able_phones(clients)
     by_name = {scenario.name: scenario for scenario in SCENARIOS}
     numbers = range(FIRST_SEED, FIRST_SEED + seeds)
@@ -141,7 +141,7 @@ def run_contest(
 
 
 def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
-    """Say our worst, median and best scenario, where we lose, and which terms have no use."""
+    """Yield frugal's worst, median and best scenario, where it loses, and its useless terms."""
     by_time = sorted(rows, key=lambda row: -row.ours.time.value)
     shown = {"": by_time[0]}
     if len(rows) > 1:

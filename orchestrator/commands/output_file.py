@@ -17,7 +17,7 @@ STANDARD_OUTPUT = "-"
 def output_path(requested: str, default_name: str, simulated: bool) -> Path:
     """Return where to write: the file as it was named, or in a folder the default name.
 
-    The default name of a file with simulated results says so; its content says so in every case.
+    The default name of a file with simulated results contains 'simulated'; its content always does.
     """
     path = Path(requested or ".")
     if not path.is_dir():

@@ -61,7 +61,7 @@ _duty_options = (
 
 
 def duty_options(command: click.decorators.FC) -> click.decorators.FC:
-    """Add the options that say how much the phones work, and how long they rest."""
+    """Add the options for the work of the phones per round, and for their pauses."""
     for option in reversed(_duty_options):
         command = option(command)
     return command

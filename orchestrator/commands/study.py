@@ -166,7 +166,7 @@ def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
 
 def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int:
-    """Run every study and print one row per topic; a study that cannot run says why in its row."""
+    """Run every study and print one row per topic, with the reason if a study cannot run."""
     from orchestrator.app.run_study import TOPIC_HEADINGS, all_studies, topic_rows
     from orchestrator.commands.study_targets import answer_on_target
 

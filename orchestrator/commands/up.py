@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from workloads.lab_settings import Lab
 
 
-NO_PHONE_S = 15.0  # without a phone for so long, the user is told what to do
+NO_PHONE_S = 15.0  # after this time without a phone, a hint is printed
 NO_PHONE = "No phone is connected; 'farm doctor' reports the cause. Or: farm up --virtual"
 # How long `farm up -d` waits for phones that were named, and for phones on USB.
 NAMED_PHONES_S, USB_PHONES_S = 30.0, 5.0
@@ -198,7 +198,7 @@ def _start_in_background(
 
 
 def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
-    """Wait until the named phones can be used, or one on USB; say how many can."""
+    """Wait until the named phones can be used, or one on USB; print how many cannot."""
     timeout_s = NAMED_PHONES_S if named else USB_PHONES_S
     deadline = time.monotonic() + timeout_s
     while (phones := count()) < max(named, 1) and time.monotonic() < deadline:

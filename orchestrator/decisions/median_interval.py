@@ -77,7 +77,7 @@ class Interval:
         return half / abs(self.middle) if self.middle else math.inf
 
     def widen(self, half_rel: float) -> "Interval":
-        """Add an independent error, given as half the width of its own interval, relative."""
+        """Add an independent error, given as the relative half-width of an interval."""
         extra = half_rel * abs(self.middle)
         low = self.middle - math.hypot(self.middle - self.low, extra)
         return replace(self, low=low, high=self.middle + math.hypot(self.high - self.middle, extra))

@@ -164,7 +164,7 @@ class CentralBroker(RedisConnection):
     def status(self) -> LabStatus | None:
         """Return the status of the lab, or None while no scheduler publishes a readable one."""
         with self._translated():
-            (text,) = self._redis.mget([STATUS_KEY])  # unlike GET it ignores other types
+            (text,) = self._redis.mget([STATUS_KEY])  # in contrast to GET, it ignores other types
         return _read(LabStatus, text, STATUS_BYTES_MAX) if text else None
 
     def publish_event(self, event: Event) -> None:

@@ -54,7 +54,7 @@ class NoticeService:
                     self.look(moment)
                 self.deliver_due()
             except (BrokerDown, StoreDown):
-                continue  # the scheduler says so
+                continue  # the scheduler logs it
             except Exception:  # a broken notice must not stop the others
                 log.exception("notices failed")
 

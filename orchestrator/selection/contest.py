@@ -28,7 +28,7 @@ from orchestrator.selection.simulate import (
     simulate_training,
 )
 
-FIRST_SEED = 1000  # held out: our policy was tuned on the seeds 0 to 9
+FIRST_SEED = 1000  # held out: frugal was tuned on the seeds 0 to 9
 RIVALS = ("random", "fedcs", "tifl", "power-of-choice", "oort")
 NEGLIGIBLE = 0.03  # a term that is worth less in every scenario has no use
 
@@ -78,7 +78,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class ContestEntry:
-    """One policy, or ours without a term, against random in one scenario."""
+    """One policy, or frugal without a term, against random in one scenario."""
 
     policy: str
     reached: int
@@ -91,7 +91,7 @@ class ContestEntry:
 
 @dataclass(frozen=True)
 class ContestRow:
-    """One scenario: its policies, and what each term of ours is worth in it."""
+    """One scenario: its policies, and the effect of each term of frugal."""
 
     scenario: Scenario
     entries: tuple[ContestEntry, ...]
@@ -109,7 +109,7 @@ class ContestRow:
 
 
 def without(term: FrugalTerm) -> str:
-    """Return the name of our policy without a term."""
+    """Return the name of frugal without a term."""
     return f"{OURS} without {term}"
 
 
@@ -159,7 +159,7 @@ def _row(scenario: Scenario, outcomes: Sequence[SimulationOutcome], ablation: bo
 
 
 def worst_first(rows: Iterable[ContestRow]) -> list[ContestRow]:
-    """Order the scenarios: those in which ours reaches fewer seeds than random, then by time."""
+    """Order the scenarios: those in which frugal reaches fewer seeds than random, then by time."""
     return sorted(
         rows, key=lambda row: (row.ours.reached >= row.baseline.reached, -row.ours.time.value)
     )

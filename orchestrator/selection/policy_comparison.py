@@ -110,7 +110,7 @@ def _interval(differences: Array) -> tuple[float, float, float]:
 def summarize_policies(
     outcomes: Sequence[SimulationOutcome], policies: Sequence[str], seeds: int
 ) -> list[str]:
-    """Say where our policy is better than all others, where it is worse, and what is unclear."""
+    """Yield where frugal is better than all others, where it is worse, and what is unclear."""
     if OURS not in policies:
         return []
     if seeds < SEEDS_MIN:

@@ -84,8 +84,8 @@ class Database:
     def read(self, in_transaction: bool = False) -> Iterator[Connection]:
         """Open a connection that reads and never waits for a writer.
 
-        On PostgreSQL each statement stands alone: a tick has a dozen reads, and BEGIN and ROLLBACK
-        are two further round trips each. Rows that are fetched in pieces need a transaction.
+        On PostgreSQL each statement is its own transaction: a tick has a dozen reads, and BEGIN and
+        ROLLBACK would be two more round trips each. Rows that are fetched in pieces need one.
         """
         engine = self._engine if in_transaction else self._reader
         with _translate_errors(self.url), engine.connect() as connection:

@@ -37,7 +37,7 @@ def mark_finished(db: Database) -> list[str]:
 
 
 def _note_ends(connection: Connection, ended: Sequence[str]) -> None:
-    """Store a notice of each sweep that has ended, with what became of its runs."""
+    """Store a notice of each sweep that has ended, with the outcomes of its runs."""
     names = select(sweep.c.id, sweep.c.name).where(sweep.c.id.in_(ended))
     counts = (
         select(run.c.sweep, run.c.state, func.count())

@@ -1,6 +1,6 @@
 """Runs the kernel studies on an OpenCL device of this computer, and collects their evidence.
 
-A CPU under OpenCL shows nothing about a phone's GPU; the table of claims says so.
+Results of a CPU under OpenCL do not apply to a phone's GPU; the table of claims states this.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ HEADINGS = (
     *("TOPIC", "MEASURED", "STUDY", "CLAIM", "PUBLISHED", "RESULT", "SOURCE", "HOLDS"),
     "CLAIMS",
 )
-CLOSE = 1.25  # a published number holds if ours differs by less than this factor
+CLOSE = 1.25  # a published number is confirmed if the measured one differs by less than this factor
 
 _HOLD = (Agreement.WITHIN, Agreement.HOLDS, Agreement.SAME)
 _PARTLY = (Agreement.PARTLY_WITHIN,)

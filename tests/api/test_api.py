@@ -342,7 +342,7 @@ def test_an_api_that_is_away_and_a_port_that_is_taken(served: ApiLab, tmp_path: 
         assert_error(error, 2, "FARM_API '.*' is not a URL; write http://HOST:PORT")
 
 
-def test_what_needs_the_labs_own_host_says_so(served: ApiLab) -> None:
+def test_what_needs_the_labs_own_host_is_refused_with_that_reason(served: ApiLab) -> None:
     with served.remote() as remote, pytest.raises(FarmError, match="only on a host of the lab"):
         _ = remote.store
     assert isinstance(remote, LabConnection)

@@ -60,7 +60,7 @@ def rounded(value: float | None) -> float | None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_phone_without_a_cpu_temperature_says_so(path: Path) -> None:
+def test_a_phone_without_a_cpu_temperature_states_the_reason(path: Path) -> None:
     _, facts = load(path)
     refused = any("no CPU temperature can be read: " in text for text in facts.uncontrolled)
     assert refused is not bool(facts.cpu_zones)

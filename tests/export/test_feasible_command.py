@@ -82,7 +82,7 @@ def test_memory_decides_before_speed() -> None:
         ({"state": RunState.BLOCKED, "note": "crashed twice"}, "crashed twice"),
     ],
 )
-def test_what_was_not_measured_says_why(changes: dict[str, Any], note: str) -> None:
+def test_what_was_not_measured_has_a_reason(changes: dict[str, Any], note: str) -> None:
     run = trained("a", 500.0, validity=Validity.VOID)
     (forecast,) = forecast_training([run], [outcome(run, **changes)], {}, {}, BUDGET, 8)
     assert forecast.feasibility is Feasibility.NOT_MEASURED

@@ -229,7 +229,7 @@ def test_a_slow_gauge_is_neither_best_nor_on_the_pareto_front() -> None:
     assert "Model a" not in page.partition("On the Pareto front")[2].partition("<svg")[0]
 
 
-def test_a_missing_cell_says_why() -> None:
+def test_a_missing_cell_has_a_reason() -> None:
     warm = Reason.suspect(ReasonCode.BODY_WARMED, rise_c=4.0)
     large = {"batch_size": 64}
     runs = [measured(name, parameters=size) for name in ("a", "b") for size in ({}, large)]

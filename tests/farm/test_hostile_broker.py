@@ -203,7 +203,7 @@ def test_the_files_of_a_lab_are_private(farm: Farm) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_without_rights_says_so_and_starts_when_it_has_them(farm: Farm) -> None:
+def test_an_agent_without_rights_logs_it_and_starts_when_it_has_them(farm: Farm) -> None:
     raw = redis.Redis.from_url(farm.lab.broker_url)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -74,7 +74,7 @@ def test_a_lock_without_a_process_id_is_one_sentence(lab: Lab) -> None:
             stop_lab(lab)
 
 
-def test_a_lab_that_ends_at_once_says_why(lab: Lab) -> None:
+def test_a_lab_that_ends_at_once_gives_the_reason(lab: Lab) -> None:
     command = [sys.executable, "-c", "raise SystemExit('farm: the store is locked')"]
     with pytest.raises(FarmTrouble, match="^the store is locked$"):
         start_in_background(lab, command, lambda: ("scheduler",))

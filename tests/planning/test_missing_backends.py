@@ -1,4 +1,4 @@
-"""A phone whose GPU cannot compute gets no cell with backend: opencl, and the plan says why."""
+"""A phone whose GPU cannot compute gets no cell with backend: opencl, and a reason in the plan."""
 
 import pytest
 

@@ -235,7 +235,7 @@ class PassBuilder:
     def backward(self, pending: dict[tuple[str, str], Tensor]) -> None:
         """Lower the backward pass of every node that gradients flow through, in reverse.
 
-        Gradients that wait for this pass are added at once, so that few of its own exist together.
+        Gradients that wait for this pass are added at once, so that few gradients exist together.
         """
         model = self._model
         gradients: dict[str, list[Tensor]] = {}

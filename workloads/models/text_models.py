@@ -55,7 +55,7 @@ def char_cnn(time_steps: int = 30, classes: int = STUDY_CLASSES) -> Model:
     """Return a classifier of texts: an LSTM, and convolutions over its states as an image.
 
     The TX2 study describes its model as LSTM and convolution, 1 M parameters, 23 M multiply-adds,
-    Shakespeare. The layer sizes are ours, chosen to match these totals.
+    Shakespeare. The layer sizes were chosen to match these totals.
     """
     source = "arXiv 1906.04278, table of models: 1 M parameters, 23 M multiply-adds"
     return Model(
@@ -135,7 +135,7 @@ def seq2seq(time_steps: int = 128) -> Model:
     """Return a translator (Cho et al. 2014): the decoder reads the encoder's last state throughout.
 
     The TX2 study describes its model as two layers of LSTM, 348 M parameters, 28 G multiply-adds.
-    The sizes are ours, chosen to match: 2048 states, two languages of 32,000 tokens.
+    The sizes were chosen to match: 2048 states, two languages of 32,000 tokens.
     """
     source = "arXiv 1906.04278, table of models: 348 M parameters, 28 G multiply-adds"
     return Model(

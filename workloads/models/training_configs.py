@@ -1,8 +1,8 @@
 """How each workload trains its model: the model, its optimizer and its data.
 
 The optimizer is the study's where it names one, else that of the model's authors with a learning
-rate for small batches; workloads/workload_table.py says which. Image classifiers have ten classes,
-like the studies' data.
+rate for small batches; see the notes in workloads/workload_table.py. Image classifiers have ten
+classes, like the studies' data.
 """
 
 import importlib

@@ -7,9 +7,9 @@ FarmError
 │    Unreachable · Hung · Restarted · ProcessesKilled · ShellFailed
 ├─ ConditionUnmet  CONDITION  healthy, but not as requested      repeated later, bounded
 │    TooHot · SensorMissing · ClockSlipped · BatteryLow
-├─ RunnerFailed    RUNNER     our program or the workload        never repeated: it is a finding
+├─ RunnerFailed    RUNNER     the runner or the workload         never repeated: it is a finding
 │    NeverStarts · RunnerDied (Killed · DiesLater) · BadOutput
-└─ FarmTrouble     FARM       our own infrastructure             repeated; does not count
+└─ FarmTrouble     FARM       the infrastructure of the lab      repeated; does not count
      LeaseLost · PhoneAway · BrokerDown · StoreDown · Interrupted · Cancelled
 
 The docstring of each class is its default message, so it has the form of a message: what is wrong;

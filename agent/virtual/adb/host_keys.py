@@ -1,7 +1,7 @@
 """Authentication of hosts: which adb keys a phone accepts.
 
 By default every host may connect. If keys are required, a host proves its key by signing a token;
-a host with an unknown key stays unauthorized, as if nobody answered the dialog on the screen.
+a host with an unknown key stays unauthorized, as if the dialog on the screen were not answered.
 """
 
 import base64
@@ -41,7 +41,7 @@ def parse_public_key(text: bytes) -> AdbPublicKey | None:
         raw = base64.b64decode(text.rstrip(b"\0").split(b" ")[0].strip(), validate=True)
     except (binascii.Error, ValueError):
         return None
-    # Length of the modulus in words, -1/n mod 2^32, modulus, R^2 for Montgomery, exponent.
+    # Length of the modulus in 32-bit words, -1/n mod 2^32, modulus, R^2 for Montgomery, exponent.
     if len(raw) != 4 + 4 + _KEY_BYTES * 2 + 4 or int.from_bytes(raw[:4], "little") != 64:
         return None
     modulus = int.from_bytes(raw[8 : 8 + _KEY_BYTES], "little")

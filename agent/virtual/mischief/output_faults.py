@@ -45,8 +45,8 @@ HOSTILE_NAMES = (
 class FalseTimes(FaultType):
     """The runner claims a `share` of the time of its steps, or `step_factor` times as many steps.
 
-    With `drop_every` it leaves out one of that many windows; with `tick_ms` its clock counts in
-    steps of so many milliseconds.
+    With `drop_every` it leaves out one of that many windows; `tick_ms` is the resolution of its
+    clock in milliseconds.
     """
 
     share: float = 0.5

@@ -1,8 +1,8 @@
 """The private directory of a native phone, and the user and processes in it.
 
 Paths of the phone become paths below the directory; its /sys shows nodes of this computer. Programs
-never run as root: if this process is root, they run as nobody. Everything that was started ends
-with the phone, detached or not; it is found by a variable in its environment.
+never run as root: if this process is root, they run without privileges. Everything that was started
+ends with the phone, detached or not; it is found by a variable in its environment.
 """
 
 import os

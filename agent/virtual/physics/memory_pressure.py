@@ -14,7 +14,7 @@ from agent.virtual.profiles import MemoryProfile
 
 
 class PressureOutcome(StrEnum):
-    """What becomes of a process that needs a given amount of memory."""
+    """The outcome for a process that needs a given amount of memory."""
 
     FITS = "fits"
     SWAPS = "swaps"

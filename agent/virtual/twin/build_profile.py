@@ -27,7 +27,7 @@ class InvalidBuild(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BuiltFigure:
-    """One group of figures: its value in words, and measured, derived or guessed."""
+    """One group of figures: its value as text, and measured, derived or guessed."""
 
     figure: str
     value: str
@@ -52,7 +52,7 @@ def build_phone(
     thermal: Path | None = None,
     facts: Path | None = None,
 ) -> BuiltPhone:
-    """Put a phone together and say where every figure comes from."""
+    """Build a phone from its parts, with the source of every figure."""
     figures: dict[str, Any] = tomllib.loads(profile_path(body_id).read_text(encoding="utf-8"))
     body_soc = figures["soc_table"]
     for key in ("fitted", "levels", "top_khz"):

@@ -25,7 +25,7 @@ from agent.virtual.twin.simulated_provenance import FAMILIES
 
 _BLOCK_HEADING = "\n# Written by `farm virtual calibrate --write`."
 _CLUSTER_HEADING = "[[cluster]]"
-_POOLED_ROWS = 4.0  # how many rows of its own kind the error of all kinds counts for
+_POOLED_ROWS = 4.0  # weight of the error of all kinds, in rows of one kind
 
 
 def calibrate(profile_id: str) -> list[FitResult]:

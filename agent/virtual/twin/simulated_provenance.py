@@ -96,7 +96,7 @@ def _left_out_groups(
         part.role for part in profile.cluster if any(condition.mask >> cpu & 1 for cpu in part.cpus)
     ]
     if "little" in roles and len(roles) > 1:
-        return ()  # no set of unlike cores was measured
+        return ()  # no set of different cores was measured
     for role, khz in condition.pinned_khz.items():
         low, high = fitted.clocks_khz.get(role, (0, 0))
         if not low <= khz <= high:

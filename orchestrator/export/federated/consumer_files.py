@@ -1,9 +1,9 @@
 """What the exports of all consumers share: a folder, a manifest with conventions, verification.
 
-Every export belongs to one duty cycle: so many samples per round, with a pause after each. Its
+Every export belongs to one duty cycle: a number of samples per round, and a pause after each. Its
 times are those of `farm select` for this cycle, and verification compares the consumer's own
 computation with the same clock. A simulated fleet is written only on request, and then the name of
-every data file says so.
+every data file contains 'simulated'.
 """
 
 import hashlib

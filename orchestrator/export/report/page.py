@@ -180,7 +180,7 @@ def _filter_style(page: ReportPage) -> str:
 
 
 def _css_text(text: str) -> str:
-    """Escape a text for a selector: every character that is no letter or digit."""
+    """Escape a text for a selector: every character that is not a letter or digit."""
     plain = safe_text(text, 200)
     return "".join(c if c.isascii() and c.isalnum() else f"\\{ord(c):x} " for c in plain)
 

@@ -63,7 +63,7 @@ class RankingMatrix:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: charts, tables, or a note that says why there are none."""
+    """A part of the page: charts, tables, or a note with the reason why there are none."""
 
     id: str
     title: str
