@@ -172,7 +172,9 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
 
     answers: list[tuple[Study, Sequence[ClaimRow], str]] = []
     failed = waiting = 0
-    for chosen in all_studies().values():
+    studies = all_studies().values()
+    for number, chosen in enumerate(studies, 1):
+        click.echo(f"study {number} of {len(studies)}: {chosen.name}", err=True)
         try:
             answer = answer_on_target(chosen, target, external)
         except FarmError as error:
