@@ -140,11 +140,11 @@ def repeat_section(data: ReportData) -> Section:
         "repeat",
         "How to repeat this",
         "Save the sweep file, start a lab with 'farm up', and run the commands. The seed gives the "
-        "random order of the runs; the file without a seed draws a new one.",
+        "random order of the runs; a file without a seed has one that is derived from its text.",
         headings=("Sweep", "Id", "Seed", "Software", "Commands"),
         rows=tuple(rows),
         files=tuple((f"{sweep.name}.yaml", sweep.source) for sweep in data.sweeps),
-        note="" if rows else "This report belongs to no single sweep.",
+        note="" if rows else "This report does not belong to a single sweep.",
     )
 
 
@@ -191,7 +191,7 @@ def conditions_section(data: ReportData) -> Section:
     return Section(
         "conditions",
         "Conditions",
-        "What every phone had to meet; checked during the whole of every run.",
+        "The requested conditions; each was checked over the whole run.",
         headings=("Condition", "Start", "Cooling", "Battery", "Length"),
         rows=tuple(_condition_row(condition) for condition in ordered),
         note="" if ordered else "There are no runs.",
@@ -230,8 +230,8 @@ def provenance_section(data: ReportData) -> Section:
     return Section(
         "provenance",
         "Where the numbers come from",
-        "Every value has a source, which the tooltip of its mark shows. Grades say how an energy "
-        "was obtained. The sweep's seed determines the random order of the runs in a block.",
+        "Every value has a source, which the tooltip of its mark shows. The grade of an energy is "
+        "the kind of meter that it comes from.",
         headings=("Family", "Source", "Grade", "Values", "Phones"),
         rows=tuple(
             (

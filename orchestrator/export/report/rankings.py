@@ -286,7 +286,7 @@ def fleet_section(data: ReportData) -> Section:
         own = [other for other in data.runs if other.phone == phone]
         facts = run.facts
         source = facts.provenance.time if facts.provenance else None
-        limits = f"; not controlled: {', '.join(facts.uncontrolled)}" if facts.uncontrolled else ""
+        limits = f"; except: {', '.join(facts.uncontrolled)}" if facts.uncontrolled else ""
         rows.append(
             (
                 f"{data.names[phone]} · {phone}",

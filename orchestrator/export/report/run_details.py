@@ -50,8 +50,8 @@ def operation_section(data: ReportData) -> Section:
     return Section(
         "operations",
         "Operations of a step",
-        "Share of each operation in the traced steps: the ten largest by name, then by kind what "
-        "would leave more than a fifth unnamed. One run per phone, and one condition per case.",
+        "Share of each operation in the traced steps: the ten largest, then kinds of operations "
+        "until at most a fifth is left. One run per phone, and one condition per case.",
         cards=tuple(cards),
         note="" if cards else "No run was traced.",
     )
