@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import audit
 from workloads.text import safe_text
+
+AUTOMATIC_MAX = 100  # entries per host or check, action and target
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ def record_audit(connection: Connection, entry: AuditEntry) -> None:
     """Store an entry, in the transaction that makes the change."""
     row = vars(entry) | {"actor": safe_text(entry.actor, 100)}
     connection.execute(audit.insert(), [row])
+
+
+def record_automatic(connection: Connection, entry: AuditEntry) -> None:
+    """Store an entry that no person caused, and forget the oldest: hosts cause any number."""
+    record_audit(connection, entry)
+    same = [audit.c[name] == getattr(entry, name) for name in ("actor", "action", "target")]
+    newest = select(audit.c.id).where(*same).order_by(audit.c.id.desc()).limit(AUTOMATIC_MAX)
+    connection.execute(delete(audit).where(*same, audit.c.id.not_in(newest)))
 
 
 def audit_entries(db: Database, target: str | None = None, limit: int = 100) -> list[AuditEntry]:

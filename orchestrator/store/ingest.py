@@ -20,7 +20,7 @@ from orchestrator.decisions.poison import crash_in
 from orchestrator.decisions.retry import RetryAction, RetryDecision, decide_retry
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
-from orchestrator.store.audit_log import AuditEntry, record_audit
+from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.finished_sweeps import reopen
@@ -186,7 +186,7 @@ def _store_announcement(
         if owner != host:
             where = ({"host": owner}, {"host": host})
             entry = AuditEntry(datetime.now(UTC), host, "move", facts.serial, *where, undo=None)
-            record_audit(connection, entry)
+            record_automatic(connection, entry)
         return
     own = select(func.count()).select_from(phone).where(phone.c.host == host)
     if connection.execute(own).scalar_one() >= HOST_PHONES_MAX:

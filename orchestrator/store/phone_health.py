@@ -15,7 +15,7 @@ from orchestrator.decisions.health import (
     health_after_flaps,
     health_after_report,
 )
-from orchestrator.store.audit_log import AuditEntry, record_audit
+from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.database import Database
 from orchestrator.store.tables import command_result, phone
 from workloads.protocol.limits import HOST_PHONES_MAX
@@ -147,7 +147,7 @@ def _record_change(
     entry = AuditEntry(
         datetime.now(UTC), str(result.command), action, result.phone, was, is_now, undo
     )
-    record_audit(connection, entry)
+    record_automatic(connection, entry)
 
 
 class CommandOutcome(NamedTuple):

@@ -16,7 +16,7 @@ from orchestrator.store import (
     sweep_queries,
     tables,
 )
-from orchestrator.store.audit_log import audit_entries
+from orchestrator.store.audit_log import AUTOMATIC_MAX, audit_entries
 from orchestrator.store.chunk_quota import CHUNK_BYTES_MIN, ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, store_deliveries, store_parcels
@@ -339,6 +339,14 @@ def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Datab
     assert phone_queries.known_phones(store)[0].host == "host-b"
     (entry,) = audit_entries(store, serial)  # an operator who doubts results finds it
     assert (entry.actor, entry.action, entry.before) == ("host-b", "move", {"host": "host-a"})
+
+
+def test_two_hosts_that_take_a_phone_in_turn_do_not_fill_the_store(store: Database) -> None:
+    hosts = ["host-a", "host-b"] * (AUTOMATIC_MAX + 5)
+    turns = [Delivery(host, [an_announcement(a_phone(), host=host)]) for host in hosts]
+    store_deliveries(store, turns)
+    entries = audit_entries(store, a_phone().serial, limit=1000)
+    assert [entry.actor for entry in entries] == ["host-b", "host-a"] * AUTOMATIC_MAX
 
 
 def test_an_announcement_updates_the_facts_of_a_phone(store: Database) -> None:
