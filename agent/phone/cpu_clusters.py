@@ -6,6 +6,7 @@ that is offline.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from agent.phone.kernel_nodes import (
     CLUSTERS_MAX,
@@ -103,8 +104,14 @@ def offline_clusters(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> t
         return tuple(
             Cluster(policy=cpu, cpus=(cpu,), capacity=strongest, ladder_khz=()) for cpu in missing
         )
-    capacity = _stated(nodes, missing[0]) or strongest + 1
-    return (Cluster(policy=missing[0], cpus=tuple(missing), capacity=capacity, ladder_khz=()),)
+    is_scale_stated = all(at.capacity == _stated(nodes, at.cpus[0]) for at in clusters)
+    stated = {cpu: _stated(nodes, cpu) if is_scale_stated else None for cpu in missing}
+    # Cores of one cluster have consecutive numbers and the same capacity.
+    groups = groupby(missing, lambda cpu: (cpu - missing.index(cpu), stated[cpu]))
+    return tuple(
+        Cluster(policy=cpus[0], cpus=cpus, capacity=capacity or strongest + 1, ladder_khz=())
+        for (_, capacity), cpus in ((key, tuple(group)) for key, group in groups)
+    )
 
 
 def core_kinds(nodes: Mapping[str, str]) -> dict[int, tuple[int, int]]:

@@ -88,8 +88,9 @@ def _profile(facts: Mapping[str, Any], name: str) -> PhoneProfile:
     clocks, per_core = _clocks(facts)
     present = _cpu_list(nodes.get(f"{_CPU}/present", "")) or list(chain(*clocks))
     offline = tuple(sorted({*present} - {cpu for cpus in clocks for cpu in cpus}))
-    base = _similar_model(len(clocks) + bool(offline), max(max(at) for at in clocks.values()))
-    cluster = _clusters(base, clocks, offline, nodes)
+    parts = clocks | dict.fromkeys(_groups(offline, nodes), ())
+    base = _similar_model(len(parts), max(max(at) for at in clocks.values()))
+    cluster = _clusters(base, parts, nodes)
     zones, dead = _zones(facts, base, [part.role for part in cluster])
     texts = {path: text if text.endswith("\n") else f"{text}\n" for path, text in nodes.items()}
     service = facts.get("thermalservice")
@@ -192,17 +193,15 @@ def _similar_model(clusters: int, top_khz: int) -> PhoneProfile:
 
 def _clusters(
     base: PhoneProfile,
-    clocks: Mapping[tuple[int, ...], tuple[int, ...]],
-    offline: tuple[int, ...],
+    parts: Mapping[tuple[int, ...], tuple[int, ...]],
     nodes: Mapping[str, str],
 ) -> tuple[ClusterProfile, ...]:
-    parts = dict(clocks) | ({offline: ()} if offline else {})
     cpus = sorted(cpu for group in parts for cpu in group)
     if len(parts) > len(_ROLES) or cpus != list(range(len(cpus))):
         raise ValueError(
             "a virtual phone has up to four clusters of cores that are numbered from 0"
         )
-    by_speed = sorted(parts, key=lambda group: (group == offline, *_strength(group, parts, nodes)))
+    by_speed = sorted(parts, key=lambda group: (not parts[group], *_strength(group, parts, nodes)))
     made = {}
     for position, group in enumerate(by_speed):
         model = base.cluster[min(position, len(base.cluster) - 1)]
@@ -218,6 +217,19 @@ def _clusters(
             }
         )
     return tuple(made[group] for group in sorted(parts))
+
+
+def _groups(offline: Sequence[int], nodes: Mapping[str, str]) -> list[tuple[int, ...]]:
+    """Divide cores that are offline into clusters: neighbours of the same capacity."""
+    groups: list[tuple[int, ...]] = []
+    for cpu in offline:
+        last = groups[-1] if groups else ()
+        capacities = {nodes.get(f"{_CPU}/cpu{each}/cpu_capacity") for each in (*last, cpu)}
+        if cpu - 1 in last and len(capacities) == 1:
+            groups[-1] = (*last, cpu)
+        else:
+            groups.append((cpu,))
+    return groups
 
 
 def _strength(

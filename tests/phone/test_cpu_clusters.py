@@ -108,6 +108,34 @@ def test_a_cluster_that_is_offline_is_not_lost() -> None:
     assert offline_clusters({}, ()) == ()
 
 
+def test_clusters_that_are_offline_at_once_are_told_apart() -> None:
+    """Capacities of a core are shown while it is offline; numbers of a cluster have no gap."""
+    one = {
+        f"{CPUFREQ}/policy0/related_cpus": "0 1 2",
+        f"{CPUFREQ}/policy0/scaling_available_frequencies": "300000 1800000",
+        f"{CPU}/present": "0-7",
+    }
+    figures = [250] * 3 + [768] * 4 + [1024]
+    stated = {f"{CPU}/cpu{cpu}/cpu_capacity": str(figure) for cpu, figure in enumerate(figures)}
+    hidden = offline_clusters(one | stated, parse_clusters(one | stated))
+    assert [(at.cpus, at.capacity) for at in hidden] == [((3, 4, 5, 6), 768), ((7,), 1024)]
+    (together,) = offline_clusters(one, parse_clusters(one))  # nothing tells them apart
+    assert together.cpus == (3, 4, 5, 6, 7)
+    middle = {path.replace("policy0", "policy2"): text for path, text in one.items()}
+    middle[f"{CPUFREQ}/policy2/related_cpus"] = "2 3 4"
+    assert [at.cpus for at in offline_clusters(middle, parse_clusters(middle))] == [
+        (0, 1),
+        (5, 6, 7),
+    ]
+
+
+def test_a_capacity_of_another_scale_is_not_compared() -> None:
+    nodes = core_nodes(range(4), "384000 1440000") | {f"{CPU}/present": "0-7"}
+    nodes[f"{CPU}/cpu4/cpu_capacity"] = "1024"  # the other cores state none: theirs is a clock
+    clusters = parse_clusters(nodes)
+    assert all(at.capacity > clusters[0].capacity for at in offline_clusters(nodes, clusters))
+
+
 def test_equal_clocks_without_capacities_are_told_apart_by_the_kind_of_core() -> None:
     """MT6771: four Cortex-A53 and four Cortex-A73, all up to 1989 MHz."""
     nodes = core_nodes(range(4), "793000 1989000") | core_nodes(range(4, 8), "793000 1989000")
