@@ -4,13 +4,15 @@ Full: both canaries, the fuel gauge, how the phone cools, and its power at rest.
 gauge only, without waiting for a cool phone. It can be repeated at any time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 
+from agent.judge.disturbances import disturbing_reasons
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
-from agent.phone.canary_reference import FULL_SERIES, QUICK_SERIES
+from agent.phone.canary_reference import FULL_SERIES, LIMIT_MAX, QUICK_SERIES
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.restore.fence import held_fence
@@ -18,8 +20,8 @@ from workloads.catalogue import bind
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import Job, Report, RunId
+from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import FREE, CanaryFacts, CanaryKind, Commission, PhoneFacts
-from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
 
 LOAD = bind("sgemm-square", {"n": 512})
@@ -43,8 +45,7 @@ def commission_phone(phone: Phone, context: LaneContext, quick: bool) -> tuple[b
         relearn = QUICK_SERIES if quick else FULL_SERIES
         problem = _run_series(phone, replace(context, relearn=relearn), quick)
         canaries = _canary_facts(phone)
-        if not problem and len(canaries) < len(CanaryKind):
-            problem = "a canary failed; 'farm phone check' tests the phone"
+        problem = problem or canary_problem(canaries, phone.facts.provenance)
     except FarmError as error:
         problem = str(error)
     if phone.memory.gauge is None:  # as on a charger that cannot be cut
@@ -101,8 +102,18 @@ def _problem(report: Report) -> str:
     if report.restore_error is not None:
         return report.restore_error
     assert report.verdict is not None
-    void = [reason.text for reason in report.verdict.reasons if reason.validity is Validity.VOID]
-    return f"a run was disturbed ({'; '.join(void)}); repeat it" if void else ""
+    found = [reason.text for reason in disturbing_reasons(report.verdict)]
+    return f"a run was disturbed ({'; '.join(found)}); repeat it" if found else ""
+
+
+def canary_problem(canaries: Sequence[CanaryFacts], provenance: Provenances | None) -> str:
+    """Return why later runs cannot be compared with these canaries, or nothing."""
+    if len(canaries) < len(CanaryKind):
+        return "a canary failed; 'farm phone check' tests the phone"
+    limit = inf if provenance is not None and provenance.is_computer else LIMIT_MAX
+    unsteady = [item for item in canaries if item.detectable > limit]
+    shown = ", ".join(f"{item.kind} by {item.detectable:.1%}" for item in unsteady)
+    return f"its canaries vary ({shown}); find out what disturbs the phone" if unsteady else ""
 
 
 def _canary_facts(phone: Phone) -> tuple[CanaryFacts, ...]:

@@ -16,6 +16,7 @@ from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.collect.shell_view import ShellView, ViewsAroundRun, look_at_phone
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
+from agent.judge.disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
 from agent.judge.verdict_rules import is_reference
@@ -82,6 +83,7 @@ class _Lane:
         self.result: RunResult | None = None
         self.verdict: Verdict | None = None
         self.restore_error: str | None = None
+        self.known_canaries = frozenset(phone.memory.canaries)
 
     def _measure(self) -> None:
         job, phone, stage = self.job, self.phone, self.stages
@@ -126,6 +128,8 @@ class _Lane:
                 self.verdict = self.result.verdict
         finally:
             self._restore()
+            if self.verdict is None or disturbing_reasons(self.verdict):
+                phone.forget_new_canaries(self.known_canaries)
             save_phone_memory(self.context.state_dir, phone.facts.serial, phone.memory)
 
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[RunProbe, LaunchSpec]:

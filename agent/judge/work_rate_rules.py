@@ -253,8 +253,7 @@ def _cpu_flops_max(run: RunObservation) -> float:
     Where the runner reports a computer, the nodes may be those of another processor.
     """
     facts = run.probe.facts
-    time = facts.provenance.time if facts.provenance else None
-    is_computer = time is not None and time.source is Source.HOST
+    is_computer = facts.provenance is not None and facts.provenance.is_computer
     top_khz = {
         cpu: max(cluster.ladder_khz, default=UNKNOWN_CLOCK_KHZ)
         for cluster in (() if is_computer else facts.clusters)

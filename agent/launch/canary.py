@@ -29,7 +29,6 @@ from agent.phone.shell_link import ShellReply
 from workloads.catalogue import Case, bind, lower
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError
-from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import CanaryKind, CoreSet
 
 
@@ -77,7 +76,7 @@ class CanaryRounds:
         if missing:
             self._learn(missing, relearn)
         before_ms, provenance = self._run(BOTH), self._phone.facts.provenance
-        is_computer = provenance and provenance.time and provenance.time.source is Source.HOST
+        is_computer = provenance is not None and provenance.is_computer
         first = {
             kind: CanaryTimes(
                 before_ms.get(kind),

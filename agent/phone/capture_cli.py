@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workloads.cli_options import PORT
 from workloads.protocol.faults import InvalidRequest, PhoneTrouble
 from workloads.text import safe_text
 
@@ -44,7 +45,7 @@ def phone() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write this file (default: the model's name, with .toml).",
 )
-@click.option("--adb-port", type=int, default=None, help="Use the adb server on this port.")
+@click.option("--adb-port", type=PORT, default=None, help="Use the adb server on this port.")
 def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
     """Write the values that a phone exposes to a facts file.
 

@@ -9,7 +9,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha1, sha256
 from pathlib import PurePosixPath
@@ -121,6 +121,12 @@ class Phone:
         """Keep how long a canary takes with these cores and clocks."""
         references = {**self._memory.canaries, key: reference}
         self._memory = self._memory.model_copy(update={"canaries": references})
+
+    def forget_new_canaries(self, known: Collection[str]) -> None:
+        """Forget what was learned since only these references were known."""
+        canaries = self._memory.canaries
+        kept = {key: reference for key, reference in canaries.items() if key in known}
+        self._memory = self._memory.model_copy(update={"canaries": kept})
 
     def remember_commission(self, commission: Commission) -> None:
         """Keep when the phone was commissioned, and with which canaries."""

@@ -48,7 +48,7 @@ from agent.phone.thermalservice import thermalservice_zones
 from agent.phone.vendor_daemons import find_perf_daemons
 from kernels.runner_builds import RunnerBuild
 from workloads.protocol.faults import PhoneTrouble
-from workloads.protocol.metrics import Provenances, Source
+from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import Cluster, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
@@ -175,7 +175,7 @@ def _find_capabilities(
         meters=find_rail_meters(nodes),
         rails=len(reading.rails),
         counter_denied=reading.counter_denied,
-        is_computer=_is_computer(provenance),
+        is_computer=provenance is not None and provenance.is_computer,
         clocks_shown=any(clock_node(at, "scaling_cur_freq") in nodes for at in clusters),
         has_battery=f"{BATTERY}/capacity" in nodes,
     )
@@ -186,11 +186,6 @@ def offline_cpus(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> tuple
     online = parse_cpus(nodes.get(f"{CPU}/online", ""))
     hidden = [cpu for at in clusters if not at.ladder_khz for cpu in at.cpus]
     return tuple(cpu for cpu in hidden if online and cpu not in online)
-
-
-def _is_computer(provenance: Provenances | None) -> bool:
-    time = provenance.time if provenance else None
-    return time is not None and time.source is Source.HOST
 
 
 def _add_sensors(provenance: Provenances, capabilities: Capabilities) -> Provenances:

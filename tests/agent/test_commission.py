@@ -5,16 +5,16 @@ from datetime import date
 
 import pytest
 
-from agent.commission import commission_phone, conditions
+from agent.commission import canary_problem, commission_phone, conditions
 from agent.judge.verdict_rules import judge
 from agent.phone.phone_memory import load_phone_memory
 from agent.restore.fence import take_fence
 from orchestrator.tui.phone_detail import commission_text
-from tests.agent.lane_harness import LaneHarness
+from tests.agent.lane_harness import QUICK, LaneHarness
 from tests.agent.observations import PROBE, an_observation
 from tests.builders import a_phone
 from workloads.protocol.metrics import Provenance, Provenances, Source
-from workloads.protocol.phone_facts import CanaryKind, Commission
+from workloads.protocol.phone_facts import CanaryFacts, CanaryKind, Commission
 from workloads.protocol.verdict import ReasonCode, Validity
 
 COMMISSION = Commission(on=date(2026, 1, 2), quick=True, canaries=())
@@ -37,13 +37,36 @@ def test_a_phone_is_commissioned_quickly_and_again(lane_harness: LaneHarness) ->
     saved = load_phone_memory(context.state_dir, phone.facts.serial)
     assert (saved.commission, len(saved.canaries)) == (commission, 2)
     assert "canaries detect changes: arithmetic from" in commission_text(phone.facts)
-    # A disturbed series changes nothing of it.
-    lane_harness.inject("hidden_limit", at="run@10%", share=0.7)
+    # A disturbed series changes nothing of it, even if its runs are only suspect.
+    lane_harness.inject("other_work", mask="0f")
     succeeded, text = commission_phone(phone, context, quick=True)
     assert not succeeded
-    assert "a run was disturbed" in text
+    assert "a run was disturbed (other work" in text
     assert phone.memory.canaries == saved.canaries
     assert phone.facts.commission == commission
+
+
+def test_canaries_that_vary_cannot_be_a_reference() -> None:
+    steady, unsteady = (
+        [CanaryFacts(kind=kind, seconds=1.0, detectable=shown) for kind in CanaryKind]
+        for shown in (0.02, 0.07)
+    )
+    assert canary_problem(steady, None) == ""
+    assert "its canaries vary (arithmetic by 7.0%, memory by 7.0%)" in canary_problem(
+        unsteady, None
+    )
+    assert "a canary failed" in canary_problem(steady[:1], None)
+    host = Provenances(time=Provenance(source=Source.HOST), clock=None, heat=None, energy=None)
+    assert canary_problem(unsteady, host) == ""  # computers have no limit
+
+
+def test_a_run_that_is_disturbed_leaves_no_reference(lane_harness: LaneHarness) -> None:
+    phone, lane_harness.context.canary = lane_harness.phone, True
+    lane_harness.inject("other_work", mask="f0")
+    disturbed = lane_harness.run_attempt(1, **QUICK)
+    assert disturbed.verdict is not None
+    assert disturbed.verdict.validity is Validity.SUSPECT
+    assert phone.memory.canaries == {}
 
 
 @pytest.mark.slow

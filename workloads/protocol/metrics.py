@@ -72,6 +72,11 @@ class Provenances(WireModel):
         provenance: Provenance | None = getattr(self, family if family in SENSORS else "time")
         return provenance
 
+    @property
+    def is_computer(self) -> bool:
+        """Whether the phone is really a computer."""
+        return self.time is not None and self.time.source is Source.HOST
+
 
 SENSORS = ("clock", "heat", "energy")  # families that a phone may lack
 COARSE_GRADE = "coarse"  # the fuel gauge is slow, or its sign and unit are guessed
