@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from workloads.cli_options import lab_folder_option
+from workloads.cli_options import PORT, lab_folder_option
 from workloads.lab_settings import Lab
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import FarmTrouble
@@ -25,7 +25,7 @@ def agent() -> None:
 @click.option(
     "--connect", multiple=True, help="Connect a phone over TCP: HOST[:PORT], by default port 5555."
 )
-@click.option("--adb-port", type=int, default=None, help="Use the shared adb server on this port.")
+@click.option("--adb-port", type=PORT, default=None, help="Use the shared adb server on this port.")
 @click.option("--private-adb", is_flag=True, help="Run a private adb server, without USB.")
 def run(
     lab_folder: Path,

@@ -9,6 +9,9 @@ import click
 from click.decorators import FC
 
 DEFAULT_LAB = Path("lab")
+PORT = click.IntRange(1, 65_535)
+SEED = click.IntRange(0, 2**32 - 1)
+COUNT = click.IntRange(1, 1_000_000)
 
 
 class FiniteRange(click.FloatRange):

@@ -34,6 +34,7 @@ from workloads.service_settings import HealthSettings, LogSettings, NoticeSettin
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
+DAYS_MAX = 10_000
 # Variables that override a setting; those that name a file are relative to the current folder.
 VARIABLES = {
     "FARM_BROKER": ("broker", "url"),
@@ -60,11 +61,13 @@ class StoreSettings(ServerSettings):
     keep_telemetry_days: float = Field(
         default=0,
         ge=0,
+        le=DAYS_MAX,
         description="age at which 'farm prune' removes the telemetry of an ended sweep; 0: never",
     )
     keep_metrics_days: float = Field(
         default=0,
         ge=0,
+        le=DAYS_MAX,
         description="age at which 'farm prune' removes an ended sweep with its results; 0: never",
     )
 
@@ -95,7 +98,8 @@ class SchedulerSettings(WireModel):
 
     lease_timeout_s: float = Field(
         default=30.0,
-        gt=0,
+        ge=1,
+        le=3600,
         description="seconds without a heartbeat after which a run is dispatched again",
     )
     hosts: tuple[Annotated[str, Field(pattern=HOST_PATTERN)], ...] = Field(
@@ -143,7 +147,7 @@ class ApiSettings(WireModel):
     cert_file: str = Field(default="", description="certificate of the API, with its chain (PEM)")
     key_file: str = Field(default="", description="private key of that certificate (PEM)")
     upload_mb_max: int = Field(
-        default=1024, ge=1, description="largest file that the API accepts, in MB"
+        default=1024, ge=1, le=1_000_000, description="largest file that the API accepts, in MB"
     )
 
 

@@ -31,6 +31,7 @@ class LogSettings(WireModel):
     file_mb_max: float = Field(
         default=20,
         gt=0,
+        le=1_000_000,
         description="size at which 'farm up' starts a new log file, in MB; it keeps two older ones",
     )
 
@@ -76,10 +77,16 @@ class NoticeSettings(WireModel):
     """[notices]"""
 
     away_after_s: float = Field(
-        default=300, gt=0, description="seconds after which a missing phone or host is a notice"
+        default=300,
+        gt=0,
+        le=1e7,
+        description="seconds after which a missing phone or host is a notice",
     )
     disk_free_gb_min: float = Field(
-        default=2, ge=0, description="free space of the lab folder below which there is a notice"
+        default=2,
+        ge=0,
+        le=1_000_000,
+        description="free space of the lab folder below which there is a notice",
     )
     bell: bool = Field(default=True, description="whether the terminal of 'farm up' rings")
     targets: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")], NoticeTarget] = (

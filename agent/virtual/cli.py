@@ -13,6 +13,7 @@ from agent.virtual.twin.cli import (
     estimate_durations_command,
     predict_command,
 )
+from workloads.cli_options import PORT, SEED, FiniteRange
 
 if TYPE_CHECKING:
     from agent.virtual.fleet_server import FleetConfig, PhoneAddress
@@ -89,10 +90,15 @@ def list_profiles() -> None:
     "--speed",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(0.01, 10_000),
+    type=FiniteRange(0.01, 10_000),
     help="Speed of the phones' clocks relative to real time.",
 )
-@click.option("--port-base", default=0, help="First TCP port; 0 selects ephemeral ports.")
+@click.option(
+    "--port-base",
+    default=0,
+    type=click.IntRange(0, PORT.max),
+    help="First TCP port; 0 selects ephemeral ports.",
+)
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, file_okay=False),
@@ -107,6 +113,7 @@ def list_profiles() -> None:
 )
 @click.option(
     "--seed",
+    type=SEED,
     default=0,
     show_default=True,
     help="Random seed for noise and differences between units.",

@@ -42,12 +42,12 @@ class PhoneSpec:
 
 
 class _FleetEntry(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     profile: str
     serial: str | None = None
     count: int = Field(default=1, ge=1, le=1000)
-    speed: float | None = Field(default=None, gt=0)
+    speed: float | None = Field(default=None, ge=0.01, le=10_000)
     stock: bool = False
     native: bool = False
     userdebug: bool = False

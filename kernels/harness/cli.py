@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workloads.cli_options import SEED, FiniteRange, value_option
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def list_kernels(as_json: bool) -> None:
 
 @kernels.command()
 @device_option
-@click.option("--seed", default=0, show_default=True, help="Random seed for shapes and values.")
+@value_option("--seed", type=SEED, default=0, help="Random seed for shapes and values.")
 @click.option(
     "--random-shapes",
+    type=click.IntRange(0, 1000),
     default=4,
     show_default=True,
     help="Check this many random shapes besides the fixed ones.",
@@ -320,7 +322,7 @@ output_option = click.option(
     "--seconds",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(1, 3600),
+    type=FiniteRange(1, 3600),
     help="Stop searching after this many seconds.",
 )
 @click.option("--retune", is_flag=True, help="Ignore cached results.")

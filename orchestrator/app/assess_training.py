@@ -1,6 +1,9 @@
 """Assesses for which phones a training to a token budget is feasible, from a sweep's results."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from orchestrator.analysis.training_forecast import Feasibility, TrainingForecast, forecast_training
 from orchestrator.app.control_sweeps import find_sweep
@@ -24,7 +27,10 @@ class TrainingAssessment:
 
 @operation(Role.VIEWER)
 def assess_training(
-    lab: LabConnection, name: str, hours: float, tokens: int | None = None
+    lab: LabConnection,
+    name: str,
+    hours: Annotated[float, Field(gt=0)],
+    tokens: Annotated[int, Field(gt=0)] | None = None,
 ) -> TrainingAssessment:
     """Forecast a training to a token budget on every phone of a sweep.
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from orchestrator.analysis.ab_comparison import (
     Comparison,
@@ -41,7 +44,7 @@ class CompareRequest:
 
     metric: str = ""  # empty: the headline metric of each protocol
     group_by: GroupBy = GroupBy.CELL
-    margin: float = 0.02
+    margin: Annotated[float, Field(ge=0, lt=1)] = 0.02
     allow_mixed: bool = False
 
 

@@ -188,10 +188,10 @@ def restore_phone(lab: LabConnection, serial: str) -> CommandOutcome:
 @operation(Role.OPERATOR)
 def tune_phone(lab: LabConnection, serial: str, sizes: Sequence[int]) -> CommandOutcome:
     """Have the host of a phone tune its OpenCL kernels; the result names the tuning file."""
-    if len(sizes) > TUNING_SIZES_MAX or max(sizes) > TUNING_SIZE_MAX:
+    possible = all(0 < size <= TUNING_SIZE_MAX for size in sizes)
+    if not possible or not 0 < len(sizes) <= TUNING_SIZES_MAX:
         raise InvalidRequest(
-            f"too many or too large sizes; a phone is tuned for at most {TUNING_SIZES_MAX} sizes "
-            f"up to {TUNING_SIZE_MAX}"
+            f"a phone is tuned for at most {TUNING_SIZES_MAX} sizes from 1 to {TUNING_SIZE_MAX}"
         )
     return _send_command(lab, serial, CommandKind.TUNE, tuple(sizes), TUNING_TIMEOUT_S)
 

@@ -19,7 +19,7 @@ from workloads.text import safe_text
 
 _JSON = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False)
 FILES_MAX = 64
-INTEGER_MAX = 2**53  # larger ones do not fit into a column of the store
+NUMBER_MAX = 2**53  # larger integers do not fit into a column of the store
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,22 @@ class OperationTypes:
     def _argument(self, name: str, value: Any) -> Any:
         try:
             given = self.arguments[name].validate_python(value, strict=False)
-            if isinstance(given, int) and abs(given) > INTEGER_MAX:
-                raise InvalidRequest(f"argument {name} is invalid: the integer is too large")
-            return given
+            plain = self.arguments[name].dump_python(given)
         except (ValidationError, RecursionError) as error:
             first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else "too deep"
             raise InvalidRequest(f"argument {name} is invalid: {safe_text(first, 200)}") from error
+        if not _numbers_are_possible(plain):
+            raise InvalidRequest(f"argument {name} is invalid: a number is too large")
+        return given
+
+
+def _numbers_are_possible(content: object) -> bool:
+    """Return whether all numbers are finite and of a possible size; dataclasses accept any."""
+    if isinstance(content, Mapping):
+        return all(map(_numbers_are_possible, content.values()))
+    if isinstance(content, list | tuple | set | frozenset):
+        return all(map(_numbers_are_possible, content))
+    return not isinstance(content, int | float) or abs(content) <= NUMBER_MAX
 
 
 def load_operations() -> dict[str, Operation]:

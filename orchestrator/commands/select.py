@@ -18,7 +18,7 @@ from orchestrator.commands.select_options import (
     workload_options,
 )
 from orchestrator.commands.select_simulate import contest, simulate
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import COUNT, SEED, FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable, Recommendation, RoundEstimate
@@ -54,7 +54,7 @@ select.add_command(verify)
 @value_option(
     "--policy", type=click.Choice(POLICY_NAMES), default="frugal", help="Selection policy."
 )
-@value_option("-k", "count", type=click.IntRange(1), default=3, help="Number of phones.")
+@value_option("-k", "count", type=COUNT, default=3, help="Number of phones.")
 @duty_options
 @deadline_option
 @link_option
@@ -70,7 +70,7 @@ select.add_command(verify)
     is_flag=True,
     help="Use current temperature, battery and availability from the running lab.",
 )
-@value_option("--seed", type=int, default=0, help="Random seed.")
+@value_option("--seed", type=SEED, default=0, help="Random seed.")
 @json_option
 def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     name: str,

@@ -13,7 +13,7 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import SEED, FiniteRange, value_option
 from workloads.protocol.faults import InvalidRequest
 from workloads.units import count_text
 
@@ -40,7 +40,7 @@ LINK_NAMES = ("flash-wifi",)
     type=click.IntRange(1, 1_000_000),
     help="Size of the population that is drawn. Default: the measured phones themselves.",
 )
-@value_option("--seed", type=click.IntRange(0), default=0, help="Random seed.")
+@value_option("--seed", type=SEED, default=0, help="Random seed.")
 @click.option(
     "--model-share",
     metavar="MODEL=SHARE,...",

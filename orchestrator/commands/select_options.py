@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, lab_option
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import COUNT, FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable
@@ -23,7 +23,7 @@ _workload_options = (
     click.argument("name", metavar="SWEEP"),
     lab_option,
     click.option("--workload", help="Workload, if the sweep has several."),
-    click.option("--batch", type=click.IntRange(1), help="Batch size, if the sweep has several."),
+    click.option("--batch", type=COUNT, help="Batch size, if the sweep has several."),
     click.option(
         "--allow-mixed", is_flag=True, help="Allow mixing phones with different control levels."
     ),

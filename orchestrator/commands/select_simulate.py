@@ -16,7 +16,7 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import COUNT, FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ContestRow, SimulationOutcome
@@ -34,7 +34,7 @@ SCENARIO_NAMES = (
 
 @click.command()
 @workload_options
-@value_option("-k", "count", type=click.IntRange(1), default=10, help="Updates per round.")
+@value_option("-k", "count", type=COUNT, default=10, help="Updates per round.")
 @value_option(
     "--clients", type=click.IntRange(2, 1_000_000), default=200, help="Size of the simulated fleet."
 )

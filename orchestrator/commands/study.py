@@ -11,6 +11,7 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
 from orchestrator.commands.output_file import output_path
+from workloads.cli_options import FiniteRange
 from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 
@@ -106,7 +107,7 @@ def _self_check_text(claim: "Claim") -> str:
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(1, 1000),
+    type=FiniteRange(1, 1000),
     default=SPEED,
     show_default=True,
     help="Speed of the virtual phones' clocks relative to real time.",

@@ -40,7 +40,7 @@ _ANSWERS = {
 )
 @click.option(
     "--tokens",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 10**15),
     help="Tokens to train. Default: the sweep's token_budget.",
 )
 @lab_option

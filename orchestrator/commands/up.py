@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, lab_option
-from workloads.cli_options import DEFAULT_LAB
+from workloads.cli_options import DEFAULT_LAB, FiniteRange
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.units import count_text
@@ -91,7 +91,7 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
 @click.option("-d", "--detach", is_flag=True, help="Run in the background until 'farm down'.")
 @click.option(
     "--speed",
-    type=click.FloatRange(0.01, 1000),
+    type=FiniteRange(0.01, 1000),
     default=None,
     help="Speed of the virtual phones' clocks relative to real time.",
 )

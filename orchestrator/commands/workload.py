@@ -13,7 +13,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from orchestrator.commands.completion import complete_workload
-from workloads.cli_options import value_option
+from workloads.cli_options import COUNT, value_option
 from workloads.input_file import open_input
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -82,7 +82,7 @@ def _parameters(item: "Workload") -> str:
 
 @workload.command()
 @_WORKLOAD
-@click.option("--batch-size", type=int, help="Same as --with batch_size=N.")
+@click.option("--batch-size", type=COUNT, help="Same as --with batch_size=N.")
 @click.option("--with", "given", multiple=True, metavar="NAME=N", help="Set a parameter.")
 @json_option
 def show(name: str, batch_size: int | None, given: tuple[str, ...], as_json: bool) -> None:

@@ -20,7 +20,7 @@ from orchestrator.api.serve import IDLE_TIMEOUT_S
 from orchestrator.api.service_routes import BODY_GRACE_S
 from orchestrator.app.manage_tokens import add_token, revoke_token
 from orchestrator.app.operation import Role, Transfer
-from orchestrator.app.operation_types import load_operations, types_of
+from orchestrator.app.operation_types import OperationTypes, load_operations, types_of
 from tests.api.conftest import ApiLab
 
 STREAM = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n"
@@ -34,6 +34,7 @@ ARGUMENTS: dict[str, Any] = {
     "days": 1,
     "digest": "0" * 64,
     "host": "bench-1",
+    "hours": 1,
     "limit": 1,
     "name": "small",
     "person": "me",
@@ -130,6 +131,50 @@ def test_values_out_of_range_are_refused(served: ApiLab) -> None:
         assert ask(served, "/v1/operations/plan_sweep", body, served.tokens[Role.ADMIN])[0] == 400
     for path in ("/v1/sweeps/%00/figures.csv", "/v1/sweeps/small/figures.csv?include_invalid=%00"):
         assert ask(served, path, b"", served.tokens[Role.ADMIN])[0] == 400
+
+
+ABSURD = (-1, 0, 1e308, 10**30, "nan", "-inf")
+
+
+def absurd_arguments(types: OperationTypes) -> Iterator[dict[str, Any]]:
+    """Yield plausible arguments with an absurd value in the place of one number."""
+    plausible = {key: ARGUMENTS[key] for key in types.required if key in ARGUMENTS}
+    plausible |= {"dry_run": True} if "dry_run" in types.arguments else {}
+    for name, adapter in types.arguments.items():
+        for path in number_paths(schema := adapter.json_schema(), schema.get("$defs", {})):
+            for value in ABSURD:
+                content: Any = value
+                for key in reversed(path):
+                    content = [content] if key is None else {**NESTED, key: content}
+                yield {**plausible, name: content}
+
+
+NESTED = {"sweep": "small"}  # required within an argument
+
+
+def number_paths(schema: Any, parts: Any) -> Iterator[tuple[str | None, ...]]:
+    """Yield the way to every number of a schema; None stands for an element of a list."""
+    schema = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    if schema.get("type") in ("integer", "number"):
+        yield ()
+    for inner in schema.get("anyOf", ()):
+        yield from number_paths(inner, parts)
+    for key, inner in schema.get("properties", {}).items():
+        yield from ((key, *path) for path in number_paths(inner, parts))
+    if isinstance(items := schema.get("items"), dict):
+        yield from ((None, *path) for path in number_paths(items, parts))
+
+
+def test_no_number_is_a_bug(served: ApiLab) -> None:
+    asked = 0
+    for name, called in load_operations().items():
+        types = types_of(called.function)
+        for arguments in absurd_arguments(types):
+            body = json.dumps(arguments).encode()
+            status, error = ask(served, f"/v1/operations/{name}", body, served.tokens[Role.ADMIN])
+            assert status in (200, 400, 404, 409), (name, arguments, error)
+            asked += 1
+    assert asked > 60
 
 
 def hostile_archives() -> Iterator[bytes]:

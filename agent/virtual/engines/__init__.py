@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent
 class EngineModel(BaseModel):
     """The figures of one engine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     id: str
     # to measurements; otherwise the figures are invented and have no known error

@@ -6,6 +6,9 @@ from typing import TypeVar
 
 import click
 
+from workloads.cli_options import COUNT, FiniteRange
+
+SECONDS = FiniteRange(0, 1e9, max_open=True)
 Command = TypeVar("Command", bound=Callable[..., object])
 
 CONTROL = click.option(
@@ -78,11 +81,11 @@ def kinds() -> None:
     "trigger",
     help="Trigger: EVENT[:GLOB][#N] or run@50%. Events: service, write, push, command, boot, ...",
 )
-@click.option("--after", type=float, help="Delay in seconds of the phone's clock.")
+@click.option("--after", type=SECONDS, help="Delay in seconds of the phone's clock.")
 @click.option(
     "--for",
     "for_",
-    type=float,
+    type=SECONDS,
     help="Duration in seconds of the phone's clock. Default: until cleared.",
 )
 def add(
@@ -143,7 +146,7 @@ def list_mischief(control: Path) -> None:
 
 @mischief.command()
 @CONTROL
-@click.argument("number", type=int, required=False)
+@click.argument("number", type=COUNT, required=False)
 @click.option("--phone", help="Clear the faults of this phone only.")
 def clear(control: Path, number: int | None, phone: str | None) -> None:
     """Stop one fault by its NUMBER, or all.
@@ -161,7 +164,7 @@ def clear(control: Path, number: int | None, phone: str | None) -> None:
 @mischief.command()
 @CONTROL
 @click.argument("phone")
-@click.option("--lines", default=20, show_default=True, help="Number of lines.")
+@click.option("--lines", type=COUNT, default=20, show_default=True, help="Number of lines.")
 def journal(control: Path, phone: str, lines: int) -> None:
     """Print the end of a phone's journal.
 

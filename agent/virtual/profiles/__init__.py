@@ -24,7 +24,7 @@ HeatNode = Literal["die", "body", "battery"]
 
 
 class _ProfilePart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ClusterProfile(_ProfilePart):

@@ -26,7 +26,7 @@ SocMaker = Literal[
 
 
 class _TablePart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CorePower(_TablePart):

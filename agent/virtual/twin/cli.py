@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workloads.cli_options import COUNT, FiniteRange
+
 if TYPE_CHECKING:
     from agent.virtual.twin.curve_error import CurvePoint
     from agent.virtual.twin.predict import Prediction
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(name="predict")
 @click.argument("phone")
 @click.option("--workload", required=True, help="Workload, see 'farm workload list'.")
-@click.option("--batch", type=click.IntRange(1), help="Samples per step.")
+@click.option("--batch", type=COUNT, help="Samples per step.")
 @click.option(
     "--cores", default="big4", show_default=True, help="Core set: big1..4, little1..4, all8."
 )
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     "--minutes",
     default=0.0,
     show_default=True,
-    type=click.FloatRange(0, 600),
+    type=FiniteRange(0, 600),
     help="Minutes of sustained work before temperatures and clock are reported.",
 )
 @click.option(

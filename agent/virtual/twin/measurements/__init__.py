@@ -10,7 +10,7 @@ _FOLDER = Path(__file__).parent
 
 
 class _MeasuredRow(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class StepRow(_MeasuredRow):
