@@ -20,11 +20,12 @@ from orchestrator.analysis.eta import (
 from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.decisions.health import Health
+from orchestrator.app.waiting_sweep import absent_phones
 from orchestrator.decisions.states import ReportStatus, RunState, SweepState
 from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
+from orchestrator.store.leases import drained_hosts
 from orchestrator.store.live_views import (
     CellProgress,
     CellProgressCache,
@@ -36,7 +37,7 @@ from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from orchestrator.store.verdict_totals import with_left_out
-from workloads.protocol.messages import HostHeartbeat, PhoneState
+from workloads.protocol.messages import HostHeartbeat
 from workloads.protocol.unusable_phone import PhoneProblem
 
 TIME_SHARE_MAX = 0.02  # share of the time that repeating a query may take
@@ -70,6 +71,7 @@ class LabView:
     failures: tuple[FailureGroup, ...] = ()  # of the sweep that is followed
     rest: RemainingTime | None = None
     problems: tuple[ReportedProblem, ...] = ()
+    drained: tuple[str, ...] = ()  # hosts that get no runs
 
 
 class RateLimited(Generic[Answer]):
@@ -102,7 +104,7 @@ class LabPoller:
         self._sweeps = RateLimited(lambda: _followed(db, self._sweep))
         self._shown = ("", False)
         self._progress: Callable[[], SweepProgress] | None = None
-        self._absent: dict[str, str] = {}
+        self._absent: Mapping[str, str] = {}
         self._running: dict[str, Cell] = {}
         self._others: tuple[SweepSummary, ...] = ()  # with runs left
 
@@ -118,11 +120,15 @@ class LabPoller:
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
         problems = reported_problems(phones, heartbeats)
-        view = LabView(datetime.now(UTC), hosts, phones, sweeps, others, problems=problems)
+        view = LabView(
+            *(datetime.now(UTC), hosts, phones, sweeps, others),
+            problems=problems,
+            drained=tuple(drained_hosts(self._db)),
+        )
         if not sweeps:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
-        self._absent = absent_phones(phones)
+        self._absent = absent_phones(phones, view.at, view.drained)
         self._running = {phone.serial: phone.lease.cell for phone in phones if phone.lease}
         self._others = tuple(
             item for item in others if item.state is SweepState.ACTIVE and item.left
@@ -247,19 +253,6 @@ def weight_against(own: SweepSummary, other: SweepSummary) -> float:
     if own.owner == other.owner:
         return math.inf if order(other) < order(own) else 0.0
     return float(2.0 ** ((other.priority - own.priority) / PRIORITY_DOUBLING))
-
-
-def absent_phones(phones: Sequence[KnownPhone]) -> dict[str, str]:
-    """Return the phones that get no runs until a person or a check returns them, and why."""
-    absent = {phone.serial: "reserved" for phone in phones if phone.reserved_by}
-    for phone in phones:
-        if phone.status.state is PhoneState.AWAY:
-            absent[phone.serial] = "away"
-        elif phone.health is Health.QUARANTINED:
-            absent[phone.serial] = "quarantined"
-        elif phone.health is Health.SUSPECT:
-            absent[phone.serial] = "suspect"
-    return absent
 
 
 @operation(Role.VIEWER)

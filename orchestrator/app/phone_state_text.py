@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from orchestrator.app.lab_status import KnownPhone
+from orchestrator.app.waiting_sweep import is_reserved
 from orchestrator.decisions.health import Health
 from workloads.protocol.messages import PhoneState
 from workloads.protocol.stage import Stage
@@ -83,12 +84,6 @@ def _stage_badge(stage: Stage | None) -> StateBadge:
     shown = stage or Stage.START
     word = _STAGES.get(shown, shown.value)
     return BADGES.get(word) or BADGES["work"]._replace(word=word)
-
-
-def is_reserved(phone: KnownPhone, now: datetime) -> bool:
-    """Whether a phone is reserved at the moment."""
-    until = phone.reserved_until
-    return bool(phone.reserved_by) and (until == 0 or until > now.timestamp())
 
 
 def activity_text(phone: KnownPhone, now: datetime, short: bool = False) -> str:

@@ -9,10 +9,10 @@ from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.export_results import incomplete_text, report_input, with_telemetry
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_status import LabView, read_lab_status
+from orchestrator.app.lab_status import read_lab_status
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.submit_sweep import submit_sweep
-from orchestrator.decisions.health import Health
+from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
 from orchestrator.decisions.states import RunState
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import ReportInput
@@ -52,7 +52,6 @@ __all__ = [
     "collect_kernel_evidence",
     "count_steps",
     "find_study",
-    "phones_to_release",
     "stored_study_sweeps",
     "submit_study",
     "table_notes",
@@ -74,7 +73,7 @@ class StudyAnswer:
     html: str
     incomplete: tuple[str, ...] = ()  # sweeps that are not finished
     failed_runs: int = 0
-    quarantined: tuple[str, ...] = ()  # phones that have runs left, until a person releases them
+    waiting: tuple[str, ...] = ()  # what only a person can do to continue the sweeps
 
 
 @operation(Role.OPERATOR)
@@ -113,29 +112,22 @@ def stored_study_sweeps(
     return [sweep_id for sweep_id in wanted if sweep_id in stored]
 
 
-def phones_to_release(view: LabView) -> tuple[str, ...]:
-    """Return the quarantined phones that have all runs left of the followed sweep.
-
-    Only a person releases them, so the sweep does not end by itself; empty: it may.
-    """
-    left = [phone for phone in view.phones if phone.queued]
-    waits = all(phone.health is Health.QUARANTINED and phone.lease is None for phone in left)
-    return tuple(phone.serial for phone in left) if waits else ()
-
-
 def wait_for_sweep(
-    lab: LabConnection, sweep: str, on_poll: Callable[[], object]
-) -> tuple[str, ...]:
-    """Wait until all runs of a sweep have ended, or wait for these phones, without output."""
-    looked_at = time.monotonic()
+    lab: LabConnection, sweep: str, on_poll: Callable[[], object], tell: Callable[[str], None]
+) -> str:
+    """Wait until a sweep has ended, or return what only a person can do to continue it."""
+    looked_at, wait = time.monotonic(), SweepWait()
     while not find_sweep(lab, sweep).finished:
         on_poll()
         time.sleep(FINISHED_POLL_S)
         if time.monotonic() - looked_at > PHONES_POLL_S:
             looked_at = time.monotonic()
-            if phones := phones_to_release(read_lab_status(lab, sweep)):
-                return phones
-    return ()
+            view = read_lab_status(lab, sweep)
+            if wait.is_stuck(view):
+                return obstacle_text(find_obstacles(view))
+            if text := wait.news(view):
+                tell(text)
+    return ""
 
 
 @operation(Role.VIEWER)

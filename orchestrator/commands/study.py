@@ -183,7 +183,7 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
             click.echo(f"{chosen.name}: {safe_text(error, 400)}", err=True)
             continue
         failed += answer.failed_runs
-        waiting += len(answer.quarantined)
+        waiting += len(answer.waiting)
         answers.append((chosen, answer.rows, ""))
     rows = topic_rows(answers)
     answered = sum(row.is_answered for row in rows)
@@ -239,7 +239,7 @@ def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
             f"{answer.failed_runs} runs failed; 'farm sweep show' in that lab shows the reasons",
             err=True,
         )
-    return FAILURES if answer.failed_runs or answer.quarantined else 0
+    return FAILURES if answer.failed_runs or answer.waiting else 0
 
 
 def _print(answer: "StudyAnswer") -> None:

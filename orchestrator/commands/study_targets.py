@@ -67,14 +67,14 @@ class StoredStudy:
     lab: "LabConnection"
     sweeps: tuple[str, ...]
     skipped: dict[str, str]  # phones, with the reason
-    quarantined: tuple[str, ...] = ()  # phones that have runs left
+    waiting: tuple[str, ...] = ()  # what only a person can do to continue
 
     def answer(self, study: "Study") -> "StudyAnswer":
         """Compare the claims of the study with the results."""
         from orchestrator.app.run_study import answer_stored_study
 
         answer = answer_stored_study(self.lab, study.name, self.sweeps, self.skipped)
-        return replace(answer, quarantined=self.quarantined)
+        return replace(answer, waiting=self.waiting)
 
 
 def answer_on_target(study: "Study", target: StudyTarget, external: Path | None) -> "StudyAnswer":
@@ -105,15 +105,11 @@ def run_on_phones(
     with _open_lab(study, target) as (lab, keep_up):
         add_files_beside(external, lab)
         sweeps, skipped = submit_study(lab, texts, fetch)
-        waiting = [serial for sweep in sweeps for serial in _follow(lab, sweep, keep_up, quiet)]
-        quarantined = tuple(dict.fromkeys(waiting))
-        if quarantined:
-            click.echo(
-                f"{', '.join(quarantined)}: quarantined with runs left; release them with 'farm "
-                "phone release', and run the study again",
-                err=True,
-            )
-        yield StoredStudy(lab, tuple(sweeps), skipped, quarantined)
+        texts = [_follow(lab, sweep, keep_up, quiet) for sweep in sweeps]
+        waiting = tuple(dict.fromkeys(filter(None, texts)))
+        for text in waiting:
+            click.echo(f"{text}, and run the study again", err=True)
+        yield StoredStudy(lab, tuple(sweeps), skipped, waiting)
 
 
 KeepUp = Callable[[], bool]
@@ -149,22 +145,24 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
         yield up.connection, up.keep_up
 
 
-def _follow(lab: "LabConnection", sweep: str, keep_up: KeepUp, quiet: bool) -> tuple[str, ...]:
-    """Follow a sweep to its end; return the quarantined phones that keep it from its end."""
+def _follow(lab: "LabConnection", sweep: str, keep_up: KeepUp, quiet: bool) -> str:
+    """Follow a sweep to its end; return what only a person can do to continue it."""
     from orchestrator.app.phone_filter import parse_phone_filter
-    from orchestrator.app.run_study import phones_to_release, wait_for_sweep
+    from orchestrator.app.run_study import wait_for_sweep
+    from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
     from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.tui.watch_loop import WatchOptions, run_watch
 
     if quiet:
-        return wait_for_sweep(lab, sweep, keep_up)
+        return wait_for_sweep(lab, sweep, keep_up, lambda text: click.echo(text, err=True))
+    wait = SweepWait()
     view = run_watch(
         *(lab, WatchOptions(sweep, "study")),
-        lambda view: keep_up() and (view.sweeps[0].finished or bool(phones_to_release(view))),
+        lambda view: keep_up() and (view.sweeps[0].finished or wait.is_stuck(view)),
         parse_phone_filter,
         ActionHandler(lab),
     )
-    return phones_to_release(view)
+    return obstacle_text(find_obstacles(view)) if wait.is_stuck(view) else ""
 
 
 def with_external(texts: Sequence[str], manifest: Path | None) -> "tuple[list[str], FetchFile]":

@@ -55,7 +55,8 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     """Follow the lab, or one SWEEP until it has finished.
 
     On a terminal this is a screen; press ? for its keys. When piped, it prints one line per event.
-    The sweep continues after q or Ctrl-C.
+    The sweep continues after q or Ctrl-C. When piped, it also ends, with 7, if only a person can
+    continue the sweep: it is paused, or its phones are quarantined or reserved.
 
     \b
     Examples:
@@ -63,12 +64,14 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
       farm watch smoke --exit-status
       farm watch smoke --once --size 100x30
     """
+    from orchestrator.app.app_errors import InvalidState
     from orchestrator.app.control_sweeps import find_sweep
     from orchestrator.app.phone_filter import parse_phone_filter
+    from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
     from orchestrator.commands.exit_codes import FAILURES
     from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.tui.screenshot import print_screen, render_screenshot, write_svg
-    from orchestrator.tui.watch_loop import WatchOptions, print_json_events, run_watch
+    from orchestrator.tui.watch_loop import WatchOptions, is_live, print_json_events, run_watch
 
     lab = connect(lab_folder)
     lab.check()
@@ -87,15 +90,23 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     def is_finished(view: "LabView") -> bool:
         return sweep is not None and view.sweeps[0].finished
 
+    wait = SweepWait()
+
+    def is_finished_or_stuck(view: "LabView") -> bool:
+        return is_finished(view) or (sweep is not None and wait.is_stuck(view))
+
     try:
         if as_json:
-            view = print_json_events(lab, sweep, is_finished)
-        else:
-            handler = ActionHandler(lab)
-            view = run_watch(lab, options, is_finished, parse_phone_filter, handler)
+            view = print_json_events(lab, sweep, is_finished_or_stuck)
+        else:  # on a screen, a key continues a sweep
+            ends = is_finished if is_live() else is_finished_or_stuck
+            view = run_watch(lab, options, ends, parse_phone_filter, ActionHandler(lab))
     except KeyboardInterrupt:
         click.echo("The lab is still running; watch it again with: farm watch", err=True)
         return 130
+    if sweep is not None and not is_finished(view) and wait.is_stuck(view):
+        text = obstacle_text(find_obstacles(view))
+        raise InvalidState(f"{name} does not continue by itself: {text}")
     return FAILURES if exit_status and any(item.failed for item in view.sweeps) else 0
 
 

@@ -16,6 +16,7 @@ from orchestrator.app.lab_changes import open_poller
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabView
 from orchestrator.app.lab_watcher import PollerThread
+from orchestrator.app.waiting_sweep import SweepWait
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import ParseFilter, handle_key
@@ -183,12 +184,14 @@ def _follow_text(
     print_line(show_view(view))
     if is_finished(view):
         return view
-    summarized = time.monotonic()
+    summarized, wait = time.monotonic(), SweepWait()
     while not is_finished(view):
         try:
             for event in feed.read(EVENT_WAIT_S) or ():
                 print_line(show_event(event))
             view = poller.poll()
+            if sweep is not None and (text := wait.news(view)):
+                sys.stderr.write(f"waiting: {text}\n")
         except (ApiDown, BrokerDown, StoreDown) as error:
             sys.stderr.write(f"waiting: {error}\n")
             time.sleep(RETRY_DELAY_S)

@@ -10,13 +10,10 @@ import pytest
 
 from orchestrator.app.control_phones import quarantine_phone
 from orchestrator.app.control_sweeps import list_sweeps
-from orchestrator.app.run_study import phones_to_release
-from orchestrator.decisions.health import Health
 from tests.documents import blocks, commands
 from tests.farm.conftest import ROOT, Farm, wait_for
 from tests.farm.terminal import check_nothing_left, run_in_process, start
 from tests.kernels.pocl import need_pocl
-from tests.tui.sample_screens import LEASE, a_known_phone, a_snapshot
 
 SHORT = "cambridge-copy-share"  # three runs per phone on the CPU, and twelve on the GPU
 
@@ -111,19 +108,6 @@ def test_a_study_of_daily_training_runs_on_this_host(tmp_path: Path) -> None:
     gains = [line for line in json.loads(out)["claims"] if "gained" in line["claim"]]
     assert {line["source"] for line in gains} == {"host"}
     check_nothing_left(tmp_path)
-
-
-def test_a_study_waits_for_no_phone_that_only_a_person_releases() -> None:
-    ill = a_known_phone("PH1", "idle", health=Health.QUARANTINED, queued=3)
-    done = a_known_phone("PH2", "idle")
-    assert phones_to_release(a_snapshot(ill, done).view) == ("PH1",)
-    for other in (
-        a_known_phone("PH2", "idle", queued=1),
-        a_known_phone("PH2", "away", queued=1),  # it may come back
-        a_known_phone("PH2", "busy", health=Health.QUARANTINED, queued=1, lease=LEASE),
-    ):
-        assert phones_to_release(a_snapshot(ill, other).view) == ()
-    assert phones_to_release(a_snapshot(done).view) == ()
 
 
 @pytest.mark.slow

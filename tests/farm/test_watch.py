@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from orchestrator.decisions.states import SweepState
 from orchestrator.store.sweep_queries import find_sweep
 from tests.farm.conftest import Farm, wait_for
@@ -72,3 +74,26 @@ def test_a_finished_sweep_is_shown_in_every_format(farm: Farm, tmp_path: Path) -
     assert "https://" not in text.replace("http://www.w3.org", ""), "the picture must work offline"
     wrong = farm.command("watch", "shown", "--once", "--size", "huge")
     assert (wrong.returncode, "write COLUMNSxLINES, e.g. 120x40" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_watching_ends_when_only_a_person_can_continue_the_sweep(
+    own_farm: Farm, tmp_path: Path
+) -> None:
+    file = tmp_path / "stuck.yaml"
+    file.write_text("farm: 1\nname: stuck\nworkload: noop\nphones: all\nrepeat: 1\n")
+    serials = own_farm.idle_phones()
+    for serial in serials:
+        assert own_farm.command("phone", "quarantine", serial, "--why", "test").returncode == 0
+    submitted = own_farm.command("sweep", "submit", file)
+    assert submitted.returncode == 0, submitted.stderr
+    for words in (("watch", "stuck"), ("watch", "stuck", "--json")):
+        watched = own_farm.command(*words)
+        assert watched.returncode == 7, watched.stderr
+        text = "quarantined with runs left; release them with 'farm phone release'"
+        assert f"farm: stuck does not continue by itself: {', '.join(serials)}: {text}" in (
+            watched.stderr
+        )
+    for serial in serials:
+        assert own_farm.command("phone", "release", serial).returncode == 0
+    assert own_farm.command("watch", "stuck", "--exit-status").returncode == 0
