@@ -7,11 +7,11 @@ from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.yaml_nodes import Node, ScalarNode
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.phone_facts import check_cores_name, check_freq_name
-from workloads.text import safe_text
 
 AXES = ("protocol", "cores", "freq", "gpu_freq")
 ANY, REFUSE, TRY = "any", "refuse", "try"
 KEEP, STOP = "keep", "stop"
+ConditionReader = Callable[[NodeReader, Node, str], Any]
 _DEFAULTS = (ANY, REFUSE, KEEP)  # values that request nothing
 
 
@@ -28,43 +28,22 @@ def build_condition(values: Mapping[str, Any]) -> Condition:
     )
 
 
-def _protocol(reader: NodeReader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, [protocol.value for protocol in Protocol], "protocol")
-
-
-def _too_large(reader: NodeReader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, [REFUSE, TRY])
-
-
-def _thermal_daemons(reader: NodeReader, node: Node, path: str) -> str | None:
-    return reader.choice(node, path, [KEEP, STOP])
+def _choice(*choices: str, what: str = "value") -> ConditionReader:
+    return lambda reader, node, path: reader.choice(node, path, choices, what)
 
 
 def _cores(reader: NodeReader, node: Node, path: str) -> str | None:
-    return _read_checked(reader, node, path, check_cores_name)
+    return reader.checked(node, path, lambda text: check_cores_name(text[:60]))
 
 
 def _freq(reader: NodeReader, node: Node, path: str) -> str | None:
-    name = _read_checked(reader, node, path, check_freq_name)
+    name = reader.checked(node, path, lambda text: check_freq_name(text[:60]))
     if name is None:
         return None
     try:
         return repr(float(name))  # 0.80 and 0.8 are the same clock and must give the same condition
     except ValueError:
         return name
-
-
-def _read_checked(
-    reader: NodeReader, node: Node, path: str, check: Callable[[str], str]
-) -> str | None:
-    text = reader.text(node, path)
-    if text is None:
-        return None
-    try:
-        return check(text[:60])
-    except ValueError as error:
-        reader.refuse(node, path, safe_text(error))
-        return None
 
 
 def _decimal(reader: NodeReader, node: Node, path: str) -> float | None:
@@ -114,8 +93,8 @@ def _last_key(path: str) -> str:
 
 # In the file a duration has its unit in the value, so the key does not name one.
 _FIELDS = {"cool_wait_max": "cool_wait_max_s", "time_min": "time_min_s", "resume": "resume_s"}
-_READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
-    "protocol": _protocol,
+_READERS: dict[str, ConditionReader] = {
+    "protocol": _choice(*Protocol, what="protocol"),
     "cores": _cores,
     "freq": _freq,
     "start_temp_max_c": _start_temp,
@@ -130,8 +109,8 @@ _READERS: dict[str, Callable[[NodeReader, Node, str], Any]] = {
     "resume": _duration,
     "token_budget": _integer,
     "target_loss": _decimal,
-    "too_large": _too_large,
+    "too_large": _choice(REFUSE, TRY),
     "gpu_freq": _freq,
-    "thermal_daemons": _thermal_daemons,
+    "thermal_daemons": _choice(KEEP, STOP),
 }
 CONDITIONS = {key: _FIELDS.get(key, key) for key in _READERS}  # key -> field of Condition

@@ -23,11 +23,12 @@ threads; `seconds_max: 20m` is the time limit.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.node_reader import NodeReader, Read
 from orchestrator.sweepfile.yaml_nodes import (
     MappingEntry,
     MappingNode,
@@ -67,7 +68,15 @@ KEYS = frozenset(
     }
 )
 NUMBER_MAX = 2**31 - 1
-Check = Callable[[str], str]
+PARAMETER = "{default: 32, min: 1, max: 64}"  # how one is written
+REQUIRED = {  # key -> how it is written
+    "name": "a name such as 'name: llama-bench'",
+    "files": "'files: {llama-bench: DIGEST}'",
+    "command": "'command: [\"{llama-bench}\", -o, json]'",
+    "read": "'read: {steps: {json: samples_ns, unit: ns}}'",
+}
+RULES = {"steps": "step", "loss": "loss", "peak_rss": "peak_rss"}  # key -> field
+RULE_UNITS: dict[str, tuple[str, ...]] = {"steps": UNITS, "peak_rss": tuple(SIZES_KB)}
 
 
 def read_manifest(text: str) -> tuple[Manifest | None, NodeReader]:
@@ -98,51 +107,34 @@ class _ManifestReader:
         self._parameters: set[str] = set()
 
     def read(self) -> dict[str, Any]:
-        """Return the fields of the manifest; a value with a mistake is None."""
-        content: dict[str, Any] = {
-            "name": self._required("name", check_name, "a name such as 'name: llama-bench'"),
-            "files": self._files(),
-            "parameters": self._parameter_list(),
-        }
+        """Return the fields of the manifest; values with a mistake are left out."""
+        reader = self._reader
+        for key, hint in REQUIRED.items():
+            if key not in self._root.entries:
+                reader.problems.add(
+                    self._root.location, f"the key '{key}' is missing; write {hint}"
+                )
         # The command refers to files and parameters, so it is read after them.
-        content["command"] = self._command()
-        content["environment"] = self._environment()
-        content |= self._read_section()
-        if "text" in self._root.entries:
-            content["text"] = self._reader.text(self._root.entries["text"].node, "text")
-        if "threads" in self._root.entries:
-            node = self._root.entries["threads"].node
-            content["threads"] = self._reader.integer_between(node, "threads", 1, 1024)
-        if "samples_per_step" in self._root.entries:
-            entry = self._root.entries["samples_per_step"]
-            content["samples_per_step"] = self._count(entry, "samples_per_step", 0)
-        if "seconds_max" in self._root.entries:
-            node = self._root.entries["seconds_max"].node
-            content["seconds_max"] = self._reader.duration(node, "seconds_max")
-        return content | self._training(content)
+        readers: dict[str, Read] = {
+            "name": partial(reader.checked, check=check_name),
+            "files": self._files,
+            "parameters": self._parameter_list,
+            "command": self._command,
+            "environment": self._environment,
+            "read": self._rules,
+            "text": reader.text,
+            "threads": partial(reader.integer_between, low=1, high=1024),
+            "samples_per_step": partial(self._count, low=0),
+            "seconds_max": reader.duration,
+            "training": self._training,
+        }
+        content = reader.values(self._root, readers)
+        content |= content.pop("read", {})
+        if content.get("training") and "loss" not in content:
+            reader.refuse(self._root.entries["training"].node, "training", LOSS_RULE_MISSING)
+        return content
 
-    def _entry(self, key: str, hint: str) -> MappingEntry | None:
-        entry = self._root.entries.get(key)
-        if entry is None:
-            text = f"the key '{key}' is missing; write {hint}"
-            self._reader.problems.add(self._root.location, text)
-        return entry
-
-    def _required(self, key: str, check: Check, hint: str) -> str | None:
-        entry = self._entry(key, hint)
-        return self._read_checked(entry.node, key, check) if entry else None
-
-    def _read_checked(self, node: Node, path: str, check: Check) -> str | None:
-        text = self._reader.text(node, path)
-        if text is None:
-            return None
-        try:
-            return check(text)
-        except ValueError as error:
-            self._reader.refuse(node, path, str(error))
-            return None
-
-    def _is_valid_key(self, entry: MappingEntry, path: str, check: Check) -> bool:
+    def _is_valid_key(self, entry: MappingEntry, path: str, check: Callable[[str], str]) -> bool:
         try:
             check(entry.key)
             if entry.key in self._file_names:
@@ -153,66 +145,51 @@ class _ManifestReader:
             return False
         return True
 
-    def _section(self, key: str, wanted: str) -> dict[str, MappingEntry]:
-        entry = self._root.entries.get(key)
-        mapping = self._reader.mapping(entry.node, key, wanted) if entry else None
+    def _entries(self, node: Node, path: str, wanted: str) -> dict[str, MappingEntry]:
+        mapping = self._reader.mapping(node, path, wanted)
         return mapping.entries if mapping else {}
 
-    def _files(self) -> tuple[ProgramFile, ...]:
-        entry = self._entry("files", "'files: {llama-bench: DIGEST}'")
+    def _files(self, node: Node, path: str) -> tuple[ProgramFile, ...]:
         files = []
-        section = self._section("files", "{llama-bench: DIGEST}")
-        if entry is not None and not 1 <= len(section) <= FILES_MAX:
+        section = self._entries(node, path, "{llama-bench: DIGEST}")
+        if not 1 <= len(section) <= FILES_MAX:
             problem = f"files: {len(section)} files are listed; use 1 to {FILES_MAX}"
-            self._reader.problems.add(entry.location, problem)
+            self._reader.problems.add(self._root.entries[path].location, problem)
         for name, file in section.items():
-            is_valid = self._is_valid_key(file, "files", check_file_name)
-            digest = self._read_checked(file.node, f"files.{name}", check_digest)
+            is_valid = self._is_valid_key(file, path, check_file_name)
+            digest = self._reader.checked(file.node, f"{path}.{name}", check_digest)
             if is_valid and digest:
                 files.append(ProgramFile(name=name, sha256=digest))
             self._file_names.add(name)
         return tuple(files)
 
-    def _parameter_list(self) -> tuple[ProgramParameter, ...]:
+    def _parameter_list(self, node: Node, path: str) -> tuple[ProgramParameter, ...]:
         parameters = []
-        wanted = "{default: 32, min: 1, max: 64}"
-        for name, entry in self._section("parameters", f"{{tokens: {wanted}}}").items():
-            path = f"parameters.{name}"
-            is_valid = self._is_valid_key(entry, "parameters", check_parameter_name)
+        for name, entry in self._entries(node, path, f"{{tokens: {PARAMETER}}}").items():
+            is_valid = self._is_valid_key(entry, path, check_parameter_name)
             self._parameters.add(name)
-            mapping = self._reader.mapping(entry.node, path, wanted)
-            if not is_valid or mapping is None:
-                continue
-            self._reader.refuse_unknown(mapping, ("default", "min", "max", "text"), path)
-            values = self._parameter_values(mapping, path)
-            if values is not None:
+            values = self._parameter_values(entry.node, f"{path}.{name}")
+            if is_valid and values is not None:
                 parameters.append(ProgramParameter(name=name, **values))
         return tuple(parameters)
 
-    def _parameter_values(self, mapping: MappingNode, path: str) -> dict[str, Any] | None:
-        values: dict[str, Any] = {}
-        for key in ("default", "min", "max"):
-            if key not in mapping.entries:
-                self._reader.problems.add(mapping.location, f"{path}: the key '{key}' is missing")
-                return None
-            values[key] = self._reader.integer_between(
-                mapping.entries[key].node, f"{path}.{key}", -NUMBER_MAX, NUMBER_MAX
-            )
-        if None in values.values():
+    def _parameter_values(self, node: Node, path: str) -> dict[str, Any] | None:
+        number = partial(self._reader.integer_between, low=-NUMBER_MAX, high=NUMBER_MAX)
+        readers = dict.fromkeys(("default", "min", "max"), number)
+        values = self._reader.fields(node, path, PARAMETER, {**readers, "text": self._reader.text})
+        if not isinstance(node, MappingNode):
+            return None
+        for key in readers:
+            if key not in node.entries:
+                self._reader.problems.add(node.location, f"{path}: the key '{key}' is missing")
+        if not values.keys() >= readers.keys():
             return None
         if not values["min"] <= values["default"] <= values["max"]:
-            node = mapping.entries["default"].node
             allowed = f"use {values['min']} to {values['max']}"
             problem = f"{values['default']} is out of range; {allowed}"
-            self._reader.refuse(node, f"{path}.default", problem)
+            self._reader.refuse(node.entries["default"].node, f"{path}.default", problem)
             return None
-        if "text" in mapping.entries:
-            values["text"] = self._reader.text(mapping.entries["text"].node, f"{path}.text") or ""
         return values
-
-    @property
-    def _known_names(self) -> frozenset[str]:
-        return frozenset(self._file_names | self._parameters | set(LAUNCH_NAMES))
 
     def _argument(self, node: Node, path: str) -> str | None:
         # Arguments such as `on` or `12:30` are passed as text, without YAML's meaning.
@@ -221,30 +198,25 @@ class _ManifestReader:
         if scalar is None:
             return None
         quoted = ScalarNode(scalar.location, scalar.text, plain=False)
-        return self._read_checked(
-            quoted, path, lambda text: check_argument(text, self._known_names)
-        )
+        known = frozenset(self._file_names | self._parameters | set(LAUNCH_NAMES))
+        return self._reader.checked(quoted, path, lambda text: check_argument(text, known))
 
-    def _command(self) -> tuple[str | None, ...]:
-        entry = self._entry("command", "'command: [\"{llama-bench}\", -o, json]'")
-        words = self._reader.items(entry.node, "command") if entry else None
-        if entry is not None and words is not None and len(words) > ARGUMENTS_MAX:
+    def _command(self, node: Node, path: str) -> tuple[str | None, ...]:
+        words = self._reader.items(node, path) or ()
+        if len(words) > ARGUMENTS_MAX:
             problem = f"command: {len(words)} words are too many; use at most {ARGUMENTS_MAX}"
-            self._reader.problems.add(entry.location, problem)
-        return tuple(
-            self._argument(node, f"command[{index}]") for index, node in enumerate(words or ())
-        )
+            self._reader.problems.add(self._root.entries[path].location, problem)
+        return tuple(self._argument(word, f"{path}[{index}]") for index, word in enumerate(words))
 
-    def _environment(self) -> dict[str, str | None]:
-        variables = {}
-        for name, entry in self._section("environment", "{LD_LIBRARY_PATH: .}").items():
-            if self._is_valid_key(entry, "environment", check_variable):
-                variables[name] = self._argument(entry.node, f"environment.{name}")
-        return variables
+    def _environment(self, node: Node, path: str) -> dict[str, str | None]:
+        return {
+            name: self._argument(entry.node, f"{path}.{name}")
+            for name, entry in self._entries(node, path, "{LD_LIBRARY_PATH: .}").items()
+            if self._is_valid_key(entry, path, check_variable)
+        }
 
-    def _count(self, entry: MappingEntry, path: str, low: int) -> int | str | None:
+    def _count(self, node: Node, path: str, low: int) -> int | str | None:
         """Read a number, or the name of a parameter or launch value that holds it."""
-        node = entry.node
         names = self._parameters | set(LAUNCH_NAMES)
         if isinstance(node, ScalarNode) and node.text in names:
             return node.text
@@ -252,85 +224,54 @@ class _ManifestReader:
             return self._reader.choice(node, path, sorted(names), "parameter")
         return self._reader.integer_between(node, path, low, NUMBER_MAX)
 
-    def _read_section(self) -> dict[str, Any]:
-        entry = self._entry("read", "'read: {steps: {json: samples_ns, unit: ns}}'")
-        section = self._section("read", "{steps: {json: samples_ns, unit: ns}}")
-        if entry is None:
-            return {}
-        rules = MappingNode(entry.location, section)
-        self._reader.refuse_unknown(rules, ("steps", "loss", "peak_rss"), "read")
-        content: dict[str, Any] = {}
-        if "steps" in section:
-            content["step"] = self._step_rule(section["steps"])
-        else:
-            self._reader.problems.add(entry.location, "read: the key 'steps' is missing")
-        for key, units in (("loss", ()), ("peak_rss", tuple(SIZES_KB))):
-            if key in section:
-                content[key] = self._number_rule(section[key], f"read.{key}", units)
-        return content
+    def _rules(self, node: Node, path: str) -> dict[str, Any]:
+        """Read the section `read` as the fields step, loss and peak_rss; None after a mistake."""
+        section = self._entries(node, path, "{steps: {json: samples_ns, unit: ns}}")
+        location = self._root.entries[path].location
+        self._reader.refuse_unknown(MappingNode(location, section), RULES, path)
+        if "steps" not in section:
+            self._reader.problems.add(location, "read: the key 'steps' is missing")
+        return {
+            field: self._rule(section[key].node, f"{path}.{key}", key)
+            for key, field in RULES.items()
+            if key in section
+        }
 
-    def _step_rule(self, entry: MappingEntry) -> StepRule | None:
-        path = "read.steps"
-        mapping = self._reader.mapping(entry.node, path, "{json: samples_ns, unit: ns}")
+    def _rule(self, node: Node, path: str, key: str) -> StepRule | NumberRule | None:
+        reader, is_step = self._reader, key == "steps"
+        wanted = "{json: samples_ns, unit: ns}" if is_step else "{regex: 'loss ([0-9.]+)'}"
+        mapping = reader.mapping(node, path, wanted)
         if mapping is None:
             return None
-        self._reader.refuse_unknown(mapping, ("json", "regex", "unit", "take", "n", "skip"), path)
-        values = self._source(mapping, path, check_step_regex)
-        values["unit"] = self._unit(mapping, path, UNITS)
-        if "take" in mapping.entries:
-            node = mapping.entries["take"].node
-            values["take"] = self._reader.choice(node, f"{path}.take", ("all", "first", "last"))
-        for key, low in (("n", 1), ("skip", 0)):
-            if key in mapping.entries:
-                values[key] = self._count(mapping.entries[key], f"{path}.{key}", low)
-        return StepRule(**values) if self._is_valid else None
-
-    def _number_rule(
-        self, entry: MappingEntry, path: str, units: tuple[str, ...]
-    ) -> NumberRule | None:
-        mapping = self._reader.mapping(entry.node, path, "{regex: 'loss ([0-9.]+)'}")
-        if mapping is None:
-            return None
-        known = ("json", "regex", "unit") if units else ("json", "regex")
-        self._reader.refuse_unknown(mapping, known, path)
-        values = self._source(mapping, path, check_number_regex)
+        check = check_step_regex if is_step else check_number_regex
+        readers: dict[str, Read] = {
+            "json": partial(reader.checked, check=check_json_path),
+            "regex": partial(reader.checked, check=check),
+        }
+        units = RULE_UNITS.get(key)
         if units:
-            values["unit"] = self._unit(mapping, path, units)
-        return NumberRule(**values) if self._is_valid else None
-
-    @property
-    def _is_valid(self) -> bool:
-        return not self._reader.problems.items
-
-    def _source(self, mapping: MappingNode, path: str, check: Check) -> dict[str, Any]:
-        keys = [key for key in ("json", "regex") if key in mapping.entries]
-        if len(keys) != 1:
-            self._reader.problems.add(mapping.location, f"{path}: write either json or regex")
-            return {}
-        node = mapping.entries[keys[0]].node
-        if keys == ["json"]:
-            return {"json_path": self._read_checked(node, f"{path}.json", check_json_path)}
-        return {"regex": self._read_checked(node, f"{path}.regex", check)}
-
-    def _unit(self, mapping: MappingNode, path: str, units: tuple[str, ...]) -> str | None:
-        if "unit" not in mapping.entries:
+            readers["unit"] = partial(reader.choice, choices=units, what="unit")
+        if is_step:
+            readers["take"] = partial(reader.choice, choices=("all", "first", "last"))
+            readers |= {"n": partial(self._count, low=1), "skip": partial(self._count, low=0)}
+        values = reader.fields(mapping, path, wanted, readers)
+        if len(mapping.entries.keys() & {"json", "regex"}) != 1:
+            reader.problems.add(mapping.location, f"{path}: write either json or regex")
+        if units and "unit" not in mapping.entries:
             problem = f"{path}: the key 'unit' is missing; use one of {', '.join(units)}"
-            self._reader.problems.add(mapping.location, problem)
+            reader.problems.add(mapping.location, problem)
+        if reader.problems.items:
             return None
-        return self._reader.choice(mapping.entries["unit"].node, f"{path}.unit", units, "unit")
+        values["json_path"] = values.pop("json", None)
+        return StepRule(**values) if is_step else NumberRule(**values)
 
-    def _training(self, content: dict[str, Any]) -> dict[str, Any]:
-        entry = self._root.entries.get("training")
-        if entry is None:
-            return {}
-        scalar = self._reader.scalar(entry.node, "training", "true or false")
+    def _training(self, node: Node, path: str) -> bool | None:
+        scalar = self._reader.scalar(node, path, "true or false")
         if scalar is None:
-            return {}
+            return None
         if not scalar.plain or scalar.text not in {"true", "false"}:
-            self._reader.refuse(entry.node, "training", "not a boolean; write true or false")
-        elif scalar.text == "true" and "loss" not in content:
-            self._reader.refuse(entry.node, "training", LOSS_RULE_MISSING)
-        return {"training": scalar.text == "true"}
+            self._reader.refuse(node, path, "not a boolean; write true or false")
+        return scalar.text == "true"
 
 
 def problems_in(reader: NodeReader, name: str) -> list[str]:

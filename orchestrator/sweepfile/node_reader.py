@@ -2,8 +2,8 @@
 
 import difflib
 import re
-from collections.abc import Callable, Collection
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from orchestrator.sweepfile.yaml_nodes import (
     BOOLEANS,
@@ -18,6 +18,7 @@ from workloads.text import safe_text
 from workloads.units import parse_duration
 
 Value = TypeVar("Value", bound=str | int)
+Read = Callable[[Node, str], Any]  # reads a node under its path; None after a mistake
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
@@ -77,6 +78,17 @@ class NodeReader:
             return None
         quoted = f"write '{safe_text(scalar.text, 40)}' in quotes"
         return None if self._is_sexagesimal(scalar, path, quoted) else scalar.text
+
+    def checked(self, node: Node, path: str, check: Callable[[str], str]) -> str | None:
+        """Read text that a function accepts, or refuses with a ValueError."""
+        text = self.text(node, path)
+        if text is None:
+            return None
+        try:
+            return check(text)
+        except ValueError as error:
+            self.refuse(node, path, safe_text(error, 400))
+            return None
 
     def integer_between(self, node: Node, path: str, low: int, high: int) -> int | None:
         """Read an integer within bounds."""
@@ -184,6 +196,28 @@ class NodeReader:
         entry = root.entries.get(key)
         mapping = self.mapping(entry.node, key, wanted) if entry else None
         return mapping or MappingNode(root.location, {})
+
+    def values(
+        self, section: MappingNode, readers: Mapping[str, Read], path: str = ""
+    ) -> dict[str, Any]:
+        """Read the keys that a section has, in the order of the readers, without mistakes."""
+        prefix = f"{path}." if path else ""
+        read = {
+            key: reader(section.entries[key].node, prefix + key)
+            for key, reader in readers.items()
+            if key in section.entries
+        }
+        return {key: value for key, value in read.items() if value is not None}
+
+    def fields(
+        self, node: Node, path: str, wanted: str, readers: Mapping[str, Read]
+    ) -> dict[str, Any]:
+        """Read a mapping that has no keys but these; a value with a mistake is left out."""
+        section = self.mapping(node, path, wanted)
+        if section is None:
+            return {}
+        self.refuse_unknown(section, readers, path)
+        return self.values(section, readers, path)
 
     def percentage(self, node: Node, path: str) -> float | None:
         """Read a percentage such as 2.5%, as a fraction."""

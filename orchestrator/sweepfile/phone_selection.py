@@ -7,10 +7,11 @@ depends neither on the order of a list nor on which phone is connected first.
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from orchestrator.sweepfile.cell_rules import read_selector
-from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.node_reader import NodeReader, Read
 from orchestrator.sweepfile.selector import Selector
 from orchestrator.sweepfile.selector_terms import AnyOf, PatternTerm
 from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode, Node
@@ -133,28 +134,24 @@ def _read_patterns(reader: NodeReader, entry: MappingEntry) -> tuple[str, ...]:
 
 
 def _read_selection(reader: NodeReader, mapping: MappingNode) -> PhoneSelection:
-    reader.refuse_unknown(mapping, KEYS, "phones")
-    everything = select_by_patterns(["*"]).selector
-    select = mapping.entries.get("select")
-    selector = read_selector(reader, select.node, "phones.select") if select else everything
-    take, of_each = None, None
-    if "take" in mapping.entries:
-        take, of_each = _read_take(reader, mapping.entries["take"].node)
-    at_least = mapping.entries.get("at_least")
-    count = (
-        reader.integer_between(at_least.node, "phones.at_least", 1, PHONES_MAX) if at_least else 1
-    )
-    return PhoneSelection(selector or everything, (), take, of_each, count or 1)
+    readers: dict[str, Read] = {
+        "select": partial(read_selector, reader),
+        "take": partial(_read_take, reader),
+        "at_least": partial(reader.integer_between, low=1, high=PHONES_MAX),
+    }
+    read = reader.fields(mapping, "phones", "all", readers)
+    selector = read.get("select", select_by_patterns(["*"]).selector)
+    return PhoneSelection(selector, (), *read.get("take", (None, None)), read.get("at_least", 1))
 
 
-def _read_take(reader: NodeReader, node: Node) -> tuple[int | None, str | None]:
+def _read_take(reader: NodeReader, node: Node, path: str) -> tuple[int | None, str | None]:
     hint = "each, 2, or 2 of each model"
-    text = reader.text(node, "phones.take", hint)
+    text = reader.text(node, path, hint)
     if text in {None, "each"}:
         return None, None
     match = _TAKE.fullmatch(text or "")
     if match is None:
         shown = safe_text(text, 40)
-        reader.refuse(node, "phones.take", f"'{shown}' is not valid; write {hint}")
+        reader.refuse(node, path, f"'{shown}' is not valid; write {hint}")
         return None, None
     return int(match[1]), match[2]

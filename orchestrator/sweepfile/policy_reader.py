@@ -1,12 +1,9 @@
 """Reads the keys of a sweep file that form its Policy: owner, priority, repeat, budget, ..."""
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import partial
 
-from pydantic import BaseModel
-
-from orchestrator.sweepfile.node_reader import NodeReader
+from orchestrator.sweepfile.node_reader import NodeReader, Read
 from orchestrator.sweepfile.policy import (
     ATTEMPTS_MAX,
     PRIORITY_MAX,
@@ -19,7 +16,7 @@ from orchestrator.sweepfile.policy import (
     StopRule,
     runs_needed,
 )
-from orchestrator.sweepfile.yaml_nodes import MappingEntry, MappingNode, Node, ScalarNode
+from orchestrator.sweepfile.yaml_nodes import MappingNode, Node, ScalarNode
 from workloads.protocol.metrics import METRICS
 from workloads.text import safe_text
 
@@ -28,7 +25,7 @@ BASELINE_EVERY = 8
 OWNER_MAX = 64
 CONFIDENCES = (0.5, 0.999)
 WALL_MAX_S = 10_000 * 3600.0
-PolicyPart = TypeVar("PolicyPart", bound=BaseModel)
+_STOP_FIELDS = {"until": "half_width_rel", "min": "n_min", "max": "n_max"}  # key -> field
 
 
 class PolicyReader:
@@ -40,19 +37,22 @@ class PolicyReader:
 
     def read(self) -> Policy:
         """Return the policy without its baseline, which is a cell and read later."""
-        parts: dict[str, Callable[[], Any]] = {
+        repeat = self._root.entries.get("repeat")
+        has_rule = repeat is not None and isinstance(repeat.node, MappingNode)
+        readers: dict[str, Read] = {
             "owner": self._owner,
-            "priority": lambda: self._integer(self._root, "priority", 0, PRIORITY_MAX),
+            "priority": partial(self._reader.integer_between, low=0, high=PRIORITY_MAX),
             "deadline": self._deadline,
-            "tags": self._tags,
-            "repeat": self._repeat,
-            "stop": self._stop,
+            "tags": partial(self._reader.distinct_values, read=self._tag),
+            "repeat": self._stop_rule if has_rule else self._run_count,
             "retry": self._retry,
             "budget": self._budget,
             "collect": self._collect,
         }
-        read = {name: part() for name, part in parts.items()}
-        return Policy(**{name: value for name, value in read.items() if value is not None})
+        read = self._reader.values(self._root, readers)
+        if has_rule:
+            read["stop"] = read.pop("repeat")
+        return Policy(**read)
 
     @property
     def order(self) -> MappingNode:
@@ -69,101 +69,77 @@ class PolicyReader:
         if "every" in order.entries and "baseline" not in order.entries:
             text = "order: every needs a baseline; add baseline, or remove every"
             self._reader.problems.add(order.entries["every"].location, text)
-        return self._integer(order, "every", 2, 1000, "order.") or BASELINE_EVERY
+        every = partial(self._reader.integer_between, low=2, high=1000)
+        return int(
+            self._reader.values(order, {"every": every}, "order").get("every", BASELINE_EVERY)
+        )
 
-    def _integer(
-        self, section: MappingNode, key: str, low: int, high: int, prefix: str = ""
-    ) -> int | None:
-        entry = section.entries.get(key)
-        return self._reader.integer_between(entry.node, prefix + key, low, high) if entry else None
-
-    def _owner(self) -> str | None:
-        entry = self._root.entries.get("owner")
-        name = self._reader.text(entry.node, "owner", "a name") if entry else None
-        if entry is not None and name is not None and not 0 < len(name.strip()) <= OWNER_MAX:
-            self._reader.refuse(
-                entry.node, "owner", f"a name must have 1 to {OWNER_MAX} characters"
-            )
+    def _owner(self, node: Node, path: str) -> str | None:
+        name = self._reader.text(node, path, "a name")
+        if name is None:
             return None
-        return safe_text(name.strip(), OWNER_MAX) if name else None
+        if not 0 < len(name.strip()) <= OWNER_MAX:
+            self._reader.refuse(node, path, f"a name must have 1 to {OWNER_MAX} characters")
+            return None
+        return safe_text(name.strip(), OWNER_MAX)
 
-    def _deadline(self) -> datetime | None:
-        entry = self._root.entries.get("deadline")
+    def _deadline(self, node: Node, path: str) -> datetime | None:
         hint = "write it like 2026-11-20T18:00+01:00"
-        text = self._reader.text(entry.node, "deadline", hint) if entry else None
-        if entry is None or text is None:
+        text = self._reader.text(node, path, hint)
+        if text is None:
             return None
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
-            shown = safe_text(text, 40)
-            self._reader.refuse(entry.node, "deadline", f"'{shown}' is not a time; {hint}")
+            self._reader.refuse(node, path, f"'{safe_text(text, 40)}' is not a time; {hint}")
             return None
         if when.tzinfo is None:
             problem = f"the time zone is missing; {hint}, or with Z for UTC"
-            self._reader.refuse(entry.node, "deadline", problem)
+            self._reader.refuse(node, path, problem)
             return None
         return when
-
-    def _tags(self) -> tuple[str, ...] | None:
-        entry = self._root.entries.get("tags")
-        return self._reader.distinct_values(entry.node, "tags", self._tag) if entry else None
 
     def _tag(self, node: Node, path: str) -> str | None:
         return self._reader.name(node, path, TAG_PATTERN, "a tag", 32)
 
-    def _repeat(self) -> int | None:
-        entry = self._root.entries.get("repeat")
-        if entry is None or isinstance(entry.node, MappingNode):
-            return None
-        return self._reader.integer_between(entry.node, "repeat", 1, RUNS_MAX)
+    def _run_count(self, node: Node, path: str, low: int = 1) -> int | None:
+        return self._reader.integer_between(node, path, low, RUNS_MAX)
 
-    def _stop(self) -> StopRule | None:
-        entry = self._root.entries.get("repeat")
-        if entry is None or not isinstance(entry.node, MappingNode):
-            return None
-        section = entry.node
-        known = ("until", "min", "max", "confidence", "metric")
-        self._reader.refuse_unknown(section, known, "repeat")
+    def _stop_rule(self, node: Node, path: str) -> StopRule:
+        per_run = sorted(name for name, kind in METRICS.items() if not kind.per)
+        run_count = partial(self._run_count, low=2)
+        read = self._reader.fields(
+            node,
+            path,
+            "{until: 2%}",
+            {
+                "until": partial(self._percentage, bounds=(0.0001, 1.0)),
+                "min": run_count,
+                "max": run_count,
+                "confidence": partial(self._percentage, bounds=CONFIDENCES),
+                "metric": partial(self._reader.choice, choices=per_run, what="metric"),
+            },
+        )
+        rule = StopRule(**{_STOP_FIELDS.get(key, key): value for key, value in read.items()})
+        assert isinstance(node, MappingNode)
+        self._check_counts(node, rule)
+        return rule
+
+    def _percentage(self, node: Node, path: str, bounds: tuple[float, float]) -> float | None:
+        value = self._reader.percentage(node, path)
+        if value is None or bounds[0] <= value <= bounds[1]:
+            return value
+        allowed = f"use {bounds[0]:.2%} to {bounds[1]:.1%}"
+        self._reader.refuse(node, path, f"{value:.2%} is out of range; {allowed}")
+        return None
+
+    def _check_counts(self, section: MappingNode, rule: StopRule) -> None:
         if "until" not in section.entries:
             problem = "repeat: the key 'until' is missing; write the precision, such as until: 2%"
             self._reader.problems.add(section.location, problem)
-        read = {
-            "half_width_rel": self._percentage(section, "until", (0.0001, 1.0)),
-            "confidence": self._percentage(section, "confidence", CONFIDENCES),
-            "n_min": self._integer(section, "min", 2, RUNS_MAX, "repeat."),
-            "n_max": self._integer(section, "max", 2, RUNS_MAX, "repeat."),
-            "metric": self._metric(section),
-        }
-        rule = StopRule(**{key: value for key, value in read.items() if value is not None})
-        self._check_counts(entry, section, rule)
-        return rule
-
-    def _percentage(
-        self, section: MappingNode, key: str, bounds: tuple[float, float]
-    ) -> float | None:
-        entry = section.entries.get(key)
-        value = self._reader.percentage(entry.node, f"repeat.{key}") if entry else None
-        if entry is None or value is None:
-            return None
-        if not bounds[0] <= value <= bounds[1]:
-            allowed = f"use {bounds[0]:.2%} to {bounds[1]:.1%}"
-            problem = f"{value:.2%} is out of range; {allowed}"
-            self._reader.refuse(entry.node, f"repeat.{key}", problem)
-            return None
-        return value
-
-    def _metric(self, section: MappingNode) -> str | None:
-        entry = section.entries.get("metric")
-        if entry is None:
-            return None
-        per_run = sorted(name for name, kind in METRICS.items() if not kind.per)
-        return self._reader.choice(entry.node, "repeat.metric", per_run, "metric")
-
-    def _check_counts(self, entry: MappingEntry, section: MappingNode, rule: StopRule) -> None:
         needed = runs_needed(rule.confidence)
         low, high = section.entries.get("min"), section.entries.get("max")
-        location = low.node.location if low else entry.location
+        location = low.node.location if low else self._root.entries["repeat"].location
         if rule.n_min < needed:
             confidence = f"{rule.confidence:.1%} interval"
             problem = f"{rule.n_min} runs cannot give a {confidence}; use at least {needed}"
@@ -173,33 +149,16 @@ class PolicyReader:
             problem = f"{rule.n_max} is less than the minimum number of runs, {rule.n_min}"
             self._reader.problems.add(location, f"repeat.max: {problem}")
 
-    def _retry(self) -> RetryLimits | None:
-        keys = tuple(RetryLimits.model_fields)
-        return self._read_part(
-            "retry",
-            "{phone: 3, condition: 3}",
-            RetryLimits,
-            {
-                key: lambda node, path: self._reader.integer_between(node, path, 1, ATTEMPTS_MAX)
-                for key in keys
-            },
-        )
+    def _retry(self, node: Node, path: str) -> RetryLimits:
+        attempts = partial(self._reader.integer_between, low=1, high=ATTEMPTS_MAX)
+        readers = dict.fromkeys(RetryLimits.model_fields, attempts)
+        read = self._reader.fields(node, path, "{phone: 3, condition: 3}", readers)
+        return RetryLimits(**read)
 
-    def _budget(self) -> Budget | None:
-        entry = self._reader.section(self._root, "budget", "{wall: 36h}").entries.get("failures")
-        is_share = (
-            entry is not None and isinstance(entry.node, ScalarNode) and "%" in entry.node.text
-        )
-        return self._read_part(
-            "budget",
-            "{wall: 36h, failures: 10%}",
-            Budget,
-            {
-                "wall": self._wall,
-                "failures": self._reader.percentage if is_share else self._failures,
-            },
-            {"wall": "wall_s", "failures": "failures_share" if is_share else "failures"},
-        )
+    def _budget(self, node: Node, path: str) -> Budget:
+        readers: dict[str, Read] = {"wall": self._wall, "failures": self._failures}
+        read = self._reader.fields(node, path, "{wall: 36h, failures: 10%}", readers)
+        return Budget(wall_s=read.get("wall"), **read.get("failures", {}))
 
     def _wall(self, node: Node, path: str) -> float | None:
         seconds = self._reader.duration(node, path)
@@ -208,32 +167,12 @@ class PolicyReader:
             return None
         return seconds
 
-    def _failures(self, node: Node, path: str) -> int | None:
-        return self._reader.integer_between(node, path, 0, 1_000_000)
+    def _failures(self, node: Node, path: str) -> dict[str, float | None]:
+        if isinstance(node, ScalarNode) and "%" in node.text:
+            return {"failures_share": self._reader.percentage(node, path)}
+        return {"failures": self._reader.integer_between(node, path, 0, 1_000_000)}
 
-    def _collect(self) -> Collect | None:
-        def telemetry(node: Node, path: str) -> bool | None:
-            word = self._reader.choice(node, path, ("keep", "none"))
-            return None if word is None else word == "keep"
-
-        return self._read_part("collect", "{telemetry: none}", Collect, {"telemetry": telemetry})
-
-    def _read_part(
-        self,
-        key: str,
-        wanted: str,
-        kind: type[PolicyPart],
-        readers: dict[str, Callable[[Node, str], Any]],
-        fields: dict[str, str] | None = None,
-    ) -> PolicyPart | None:
-        """Read a section that is one part of the policy."""
-        if key not in self._root.entries:
-            return None
-        section = self._reader.section(self._root, key, wanted)
-        self._reader.refuse_unknown(section, tuple(readers), key)
-        read = {
-            (fields or {}).get(name, name): readers[name](entry.node, f"{key}.{name}")
-            for name, entry in section.entries.items()
-            if name in readers
-        }
-        return kind(**{name: value for name, value in read.items() if value is not None})
+    def _collect(self, node: Node, path: str) -> Collect:
+        telemetry = partial(self._reader.choice, choices=("keep", "none"))
+        read = self._reader.fields(node, path, "{telemetry: none}", {"telemetry": telemetry})
+        return Collect(telemetry=read.get("telemetry") != "none")

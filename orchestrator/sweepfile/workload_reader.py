@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast, get_args
 
 from orchestrator.sweepfile.manifest_reader import problems_in, read_manifest
 from orchestrator.sweepfile.node_reader import NodeReader
@@ -67,13 +67,7 @@ class WorkloadResolver:
 
     def read_backend(self, reader: NodeReader, node: Node, path: str) -> Backend | None:
         """Read the backend that computes."""
-        match reader.text(node, path, "cpu or opencl"):
-            case "cpu" | "opencl" as backend:
-                return backend
-            case str(text):
-                shown = safe_text(text, 40)
-                reader.refuse(node, path, f"unknown backend '{shown}'; use cpu or opencl")
-        return None
+        return cast("Backend | None", reader.choice(node, path, get_args(Backend), "backend"))
 
     def read_data(self, reader: NodeReader, node: Node, name: str | None) -> None:
         """Read the digest of a data set, and check that the workload can train on it."""
