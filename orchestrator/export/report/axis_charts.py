@@ -127,15 +127,7 @@ def _draw_cell(
 ) -> None:
     x, y, width = place
     kind = f"shade h{shade}" if mark.value is not None else "absent"
-    picture.add(
-        *("rect", tooltip(mark.tip)),
-        x=x + 1,
-        y=y + 1,
-        width=width - 2,
-        height=CELL_HEIGHT - 2.0,
-        class_=kind,
-        data_phone=phone,
-    )
+    picture.rect((x + 1, y + 1, width - 2, CELL_HEIGHT - 2), kind, mark.tip, phone)
     text = format_short(mark.value) if mark.value is not None else mark.why
     kind = f"inside i{shade}" if mark.value is not None else "tick"
     picture.text(x + width / 2, y + CELL_HEIGHT / 2 + 4, text, kind, "middle")
@@ -143,9 +135,7 @@ def _draw_cell(
 
 def _draw_scale(picture: Picture, top: float, title: str, low: float, high: float) -> None:
     for shade in range(SHADES):
-        picture.add(
-            *("rect", ""), x=18 * shade, y=top + 4, width=18, height=10, class_=f"shade h{shade}"
-        )
+        picture.rect((18 * shade, top + 4, 18, 10), f"shade h{shade}")
     picture.text(0, top + 25, format_short(low), "tick")
     picture.text(18 * SHADES, top + 25, format_short(high), "tick", "end")
     picture.text(18 * SHADES + 8, top + 13, title, "title")
@@ -209,16 +199,9 @@ def _draw_bar(
             *("text", tooltip(mark.tip) + safe_text(mark.why, 40)), x=x, y=y + 10, class_="tick"
         )
         return
-    picture.add(
-        *("rect", tooltip(mark.tip)),
-        x=x,
-        y=y + 1,
-        width=max(1.0, mark.value * scale),
-        height=BAR_HEIGHT - 2.0,
-        class_=f"shade b{column}",
-        data_phone=phone,
-    )
     end = mark.value * scale
+    box = (x, y + 1, max(1.0, end), BAR_HEIGHT - 2)
+    picture.rect(box, f"shade b{column}", mark.tip, phone)
     if mark.low is not None and mark.high is not None:
         end = mark.high * scale
         draw_interval(picture, x + max(0.0, mark.low) * scale, x + end, y + BAR_HEIGHT / 2)

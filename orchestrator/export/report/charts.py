@@ -32,6 +32,7 @@ PANEL_WIDTH, PANEL_HEIGHT = 250, 200
 ROW_WIDTH = 960  # of panels side by side; a wider image is too small to read
 DOTS_MAX = 40  # a line with more points has marks on some of them only
 MARKS_ON_LINE = 6
+LABEL_DISTANCE = 13.0
 
 
 @dataclass(frozen=True)
@@ -188,16 +189,8 @@ def draw_bars(label: str, bars: Sequence[Bar], title: str) -> Drawing:
         picture.text(0, top + 13, fit_text(bar.name, name_width, NAME_LETTER), "name")
         picture.text(picture.width, top + 13, bar.shown, "value", "end")
         scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
-        picture.add(
-            *("rect", tooltip(bar.tip)),
-            x=0,
-            y=top + 18,
-            width=max(1.0, bar.value * scale),
-            height=11.0,
-            rx=2,
-            class_=f"fill p{bar.colour % 10}",
-            data_phone=bar.phone,
-        )
+        box = (0, top + 18, max(1.0, bar.value * scale), 11)
+        picture.rect(box, f"fill p{bar.colour % 10}", bar.tip, bar.phone, rx=2)
         if bar.low is not None and bar.high is not None:
             middle, low, high = top + 23.5, max(0.0, bar.low) * scale, bar.high * scale
             draw_interval(picture, low, high, middle)
@@ -239,15 +232,7 @@ def draw_stacked_bars(
         whole = sum(part.share for part in parts) or 1.0
         for part in parts:
             width = part.share / whole * picture.width
-            picture.add(
-                *("rect", tooltip(part.tip)),
-                x=x,
-                y=top + 17,
-                width=width,
-                height=12.0,
-                class_=f"shade s{part.shade}",
-                data_phone=phone,
-            )
+            picture.rect((x, top + 17, width, 12), f"shade s{part.shade}", part.tip, phone)
             x += width
     picture.text(0, below - 4, title, "title")
     picture.legend(legend, below)
@@ -293,14 +278,9 @@ def draw_lanes(label: str, lanes: Sequence[Lane]) -> Drawing:
             begin_x, end_x = (axis.position(t, left, right) for t in (segment.begin, segment.end))
             tall = (height - 6) * min(segment.value / lane.top, 1.0)
             shade = 1 + number % 2 if not lane.unit else 2
-            picture.add(
-                *("rect", tooltip(segment.tip)),
-                x=begin_x,
-                y=bottom - tall,
-                width=max(end_x - begin_x, 0.2),
-                height=max(tall, 0.5),
-                class_=f"shade h{2 * shade}{' vague' if segment.vague else ''}",
-            )
+            box = (begin_x, bottom - tall, max(end_x - begin_x, 0.2), max(tall, 0.5))
+            vague = " vague" if segment.vague else ""
+            picture.rect(box, f"shade h{2 * shade}{vague}", segment.tip)
             if not lane.unit and end_x - begin_x > 5.5 * len(segment.name) + 4:
                 middle = (begin_x + end_x) / 2
                 picture.text(middle, bottom - 7, segment.name, f"inside i{2 * shade}", "middle")
@@ -345,14 +325,14 @@ def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, st
     return Drawing(picture.svg(), headings, tuple((row[0], row[3], row[4]) for row in rows))
 
 
-def _spread_labels(heights: Sequence[float], bottom: float, distance: float = 13.0) -> list[float]:
+def _spread_labels(heights: Sequence[float], bottom: float) -> list[float]:
     """Move labels until none covers another: downwards first, then up from the bottom."""
     moved = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for above, index in pairwise(order):
-        moved[index] = max(moved[index], moved[above] + distance)
+        moved[index] = max(moved[index], moved[above] + LABEL_DISTANCE)
     limit = bottom
     for index in reversed(order):
         moved[index] = min(moved[index], limit)
-        limit = moved[index] - distance
+        limit = moved[index] - LABEL_DISTANCE
     return moved

@@ -159,6 +159,19 @@ class Picture:
         """Add a line."""
         self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind, data_phone=phone or None)
 
+    def rect(
+        self,
+        box: tuple[float, float, float, float],
+        kind: str,
+        tip: str = "",
+        phone: str | None = None,
+        rx: int | None = None,
+    ) -> None:
+        """Add a rectangle; the box is (x, y, width, height)."""
+        x, y, width, height = box
+        size = {"x": x, "y": y, "width": width, "height": height, "rx": rx}
+        self.add("rect", tooltip(tip) if tip else "", **size, class_=kind, data_phone=phone)
+
     def legend(self, entries: Sequence[tuple[str, str, int]], top: float) -> None:
         """Add a legend below `top`; an entry is (name, class of its box or 'mark', colour)."""
         for (x, y), (name, kind, colour) in zip(
@@ -169,9 +182,7 @@ class Picture:
                 self.line(x, middle, x + 22, middle, f"stroke p{colour % 10} d{colour % 6}")
                 self.mark(x + 11, middle, colour)
             else:
-                self.add(
-                    *("rect", ""), x=x, y=middle - 5, width=14, height=10, class_=f"{kind}{colour}"
-                )
+                self.rect((x, middle - 5, 14, 10), f"{kind}{colour}")
             shown = fit_text(name, LEGEND_LETTERS * LETTER)
             self.text(x + (27 if kind == "mark" else 19), middle + 3.5, shown, "tick")
 
