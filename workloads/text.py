@@ -7,7 +7,9 @@ where it is displayed.
 
 import re
 import unicodedata
+from enum import StrEnum
 from functools import lru_cache
+from typing import Self
 
 _KEEP = {"\t", "\n"}
 _NUMBER = re.compile(r"(\d+)")
@@ -42,3 +44,15 @@ def natural_sort_key(text: str) -> tuple[tuple[int, str], ...]:
     return tuple(
         (int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(text)
     )
+
+
+class TextEnum(StrEnum):
+    """Codes, each with the text that is shown for it: NAME = "code", "text"."""
+
+    text: str
+
+    def __new__(cls, code: str, text: str = "") -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.text = text
+        return member

@@ -25,6 +25,7 @@ from orchestrator.analysis.stats import (
 )
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
 from workloads.protocol.metrics import METRICS, Provenance, Source
+from workloads.text import TextEnum
 
 MARGIN = 0.02
 ALPHA = 1 - LEVEL
@@ -39,36 +40,25 @@ class ComparisonVerdict(StrEnum):
     UNCLEAR = "unclear"
 
 
-class UnclearReason(StrEnum):
+class UnclearReason(TextEnum):
     """Why a comparison is unclear."""
 
-    MODEL_ERROR_UNKNOWN = "model_error_unknown"
-    SINGLE_RUN = "single_run"
-    TOO_FEW_RUNS = "too_few_runs"
-    INTERVAL_CONTAINS_ONE = "interval_contains_one"
-    WITHIN_MARGIN = "within_margin"
-    NOT_SIGNIFICANT = "not_significant"
-    SERIAL_CORRELATION = "serial_correlation"
-    DRIFT = "drift"
-    TWO_MODES = "two_modes"
-
-    @property
-    def text(self) -> str:
-        return _UNCLEAR_TEXTS[self]
-
-
-_UNCLEAR_TEXTS = {
-    UnclearReason.MODEL_ERROR_UNKNOWN: "the error of the simulation is unknown here: no "
-    "measurements of these phones were compared with it; measure on phones, or on fitted ones",
-    UnclearReason.SINGLE_RUN: "needs at least two runs per side",
-    UnclearReason.TOO_FEW_RUNS: f"fewer than {CLAIM_RUNS_MIN} runs on one side",
-    UnclearReason.INTERVAL_CONTAINS_ONE: "the interval contains 1, so either side may be faster",
-    UnclearReason.WITHIN_MARGIN: "significant, but the difference is not larger than the margin",
-    UnclearReason.NOT_SIGNIFICANT: "not significant after Holm correction",
-    UnclearReason.SERIAL_CORRELATION: "each run resembles the one before it",
-    UnclearReason.DRIFT: "the runs drift, and the difference is not larger than the drift",
-    UnclearReason.TWO_MODES: "the runs have two modes, and the difference is not larger",
-}
+    MODEL_ERROR_UNKNOWN = (
+        "model_error_unknown",
+        "the error of the simulation is unknown here: no "
+        "measurements of these phones were compared with it; measure on phones, or on fitted ones",
+    )
+    SINGLE_RUN = "single_run", "needs at least two runs per side"
+    TOO_FEW_RUNS = "too_few_runs", f"fewer than {CLAIM_RUNS_MIN} runs on one side"
+    INTERVAL_CONTAINS_ONE = (
+        "interval_contains_one",
+        "the interval contains 1, so either side may be faster",
+    )
+    WITHIN_MARGIN = "within_margin", "significant, but the difference is not larger than the margin"
+    NOT_SIGNIFICANT = "not_significant", "not significant after Holm correction"
+    SERIAL_CORRELATION = "serial_correlation", "each run resembles the one before it"
+    DRIFT = "drift", "the runs drift, and the difference is not larger than the drift"
+    TWO_MODES = "two_modes", "the runs have two modes, and the difference is not larger"
 
 
 class ComparisonScope(StrEnum):

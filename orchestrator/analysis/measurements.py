@@ -7,7 +7,6 @@ made of several carries the provenance of its weakest part, and mixing is refuse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import NamedTuple
 
 from orchestrator.decisions.states import RunState
@@ -18,6 +17,7 @@ from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.verdict import Validity, Verdict
+from workloads.text import TextEnum
 
 
 class NothingMatches(InvalidRequest):
@@ -89,32 +89,16 @@ class MeasurementKind(NamedTuple):
     grade: str  # how an energy was obtained; empty for other metrics
 
 
-class Exclusion(StrEnum):
+class Exclusion(TextEnum):
     """Why runs or trials take no part in a comparison."""
 
-    SUSPECT = "suspect"
-    VOID = "void"
-    METRIC_MISSING = "metric_missing"
-    NOT_POSITIVE = "not_positive"
-    ONE_SIDE_ONLY = "one_side_only"
-    NO_VALID_RUN = "no_valid_run"
-    TOO_FEW_RUNS = "too_few_runs"
-
-    @property
-    def text(self) -> str:
-        """The reason as the text after a count."""
-        return _EXCLUSION_TEXTS[self]
-
-
-_EXCLUSION_TEXTS = {
-    Exclusion.SUSPECT: "suspect runs",
-    Exclusion.VOID: "void runs",
-    Exclusion.METRIC_MISSING: "runs without this metric",
-    Exclusion.NOT_POSITIVE: "runs whose value is not above zero",
-    Exclusion.ONE_SIDE_ONLY: "trials that only one side has",
-    Exclusion.NO_VALID_RUN: "pairs with no valid run on one side",
-    Exclusion.TOO_FEW_RUNS: "trials with fewer than two valid runs",
-}
+    SUSPECT = "suspect", "suspect runs"
+    VOID = "void", "void runs"
+    METRIC_MISSING = "metric_missing", "runs without this metric"
+    NOT_POSITIVE = "not_positive", "runs whose value is not above zero"
+    ONE_SIDE_ONLY = "one_side_only", "trials that only one side has"
+    NO_VALID_RUN = "no_valid_run", "pairs with no valid run on one side"
+    TOO_FEW_RUNS = "too_few_runs", "trials with fewer than two valid runs"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from statistics import NormalDist
 
+from workloads.text import TextEnum
+
 LEVEL = 0.95
 INTERVAL_RUNS_MIN = 3
 # The error of the order statistics alone, relative to the requested one: with few runs, widening
@@ -32,24 +34,12 @@ MODES_RUNS_MIN = 6
 EXACT_RUNS_MAX = 200  # the binomial distribution of more runs is nearly normal
 
 
-class Instability(StrEnum):
+class Instability(TextEnum):
     """Why a median over runs is less reliable than its interval suggests."""
 
-    SERIAL_CORRELATION = "serial_correlation"
-    DRIFT = "drift"
-    TWO_MODES = "two_modes"
-
-    @property
-    def text(self) -> str:
-        """The reason in a few words."""
-        return _INSTABILITY_TEXTS[self]
-
-
-_INSTABILITY_TEXTS = {
-    Instability.SERIAL_CORRELATION: "runs depend on each other",
-    Instability.DRIFT: "runs drift",
-    Instability.TWO_MODES: "two modes",
-}
+    SERIAL_CORRELATION = "serial_correlation", "runs depend on each other"
+    DRIFT = "drift", "runs drift"
+    TWO_MODES = "two_modes", "two modes"
 
 
 class IntervalKind(StrEnum):

@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.catalogue import launch_for, workload_of
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.text import TextEnum
 
 DRAWS = 200
 
@@ -43,31 +43,16 @@ class RunTiming(NamedTuple):
         return max(0.0, self.ended_at_s - self.started_at_s - self.cooldown_s)
 
 
-class EstimateBasis(StrEnum):
+class EstimateBasis(TextEnum):
     """What an estimate is based on, the best first."""
 
-    SAME_PHONE = "same_phone"
-    SAME_MODEL = "same_model"
-    PROFILE = "profile"
-    OTHER_CELLS = "other_cells"
-    OTHER_CELLS_SAME_MODEL = "other_cells_same_model"
-    TWIN = "twin"
-    PROTOCOL_LENGTH = "protocol_length"
-
-    @property
-    def text(self) -> str:
-        return _BASIS_TEXTS[self]
-
-
-_BASIS_TEXTS = {
-    EstimateBasis.SAME_PHONE: "history of this phone",
-    EstimateBasis.SAME_MODEL: "history of phones of this model",
-    EstimateBasis.PROFILE: "step time of this case under another condition",
-    EstimateBasis.OTHER_CELLS: "other cells on this phone",
-    EstimateBasis.OTHER_CELLS_SAME_MODEL: "other cells on phones of this model",
-    EstimateBasis.TWIN: "simulation, in simulated time",
-    EstimateBasis.PROTOCOL_LENGTH: "minimum length of the protocol, without cooldown",
-}
+    SAME_PHONE = "same_phone", "history of this phone"
+    SAME_MODEL = "same_model", "history of phones of this model"
+    PROFILE = "profile", "step time of this case under another condition"
+    OTHER_CELLS = "other_cells", "other cells on this phone"
+    OTHER_CELLS_SAME_MODEL = "other_cells_same_model", "other cells on phones of this model"
+    TWIN = "twin", "simulation, in simulated time"
+    PROTOCOL_LENGTH = "protocol_length", "minimum length of the protocol, without cooldown"
 
 
 _SAME_CASE = (EstimateBasis.SAME_PHONE, EstimateBasis.SAME_MODEL, EstimateBasis.PROFILE)

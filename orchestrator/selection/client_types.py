@@ -6,6 +6,7 @@ from enum import StrEnum
 from orchestrator.selection.client_estimate import Estimate
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import ControlLevel
+from workloads.text import TextEnum
 
 NAMED_MAX = 8  # phones that a text lists
 
@@ -69,13 +70,23 @@ class ExcludedClient:
     text: str
 
 
-class DataGap(StrEnum):
+class DataGap(TextEnum):
     """What a sweep did not measure."""
 
-    NO_HOT_RUN = "no_hot_run"
-    NO_ENERGY = "no_energy"
-    NO_MEMORY = "no_memory"
-    FEW_RUNS = "few_runs"
+    NO_HOT_RUN = (
+        "no_hot_run",
+        "no endurance run for {}; add 'protocol: [cold, endurance]' to the matrix",
+    )
+    NO_ENERGY = (
+        "no_energy",
+        "no energy per sample for {}; these phones have no meter that can be read",
+    )
+    NO_MEMORY = "no_memory", "no memory use for {}; the model is assumed to fit"
+    FEW_RUNS = (
+        "few_runs",
+        "too few runs of {} for an interval; use 'repeat: 3' or more (until then "
+        "the spread of all runs of the sweep is used)",
+    )
 
 
 @dataclass(frozen=True)
@@ -90,16 +101,7 @@ class MissingData:
         """The gap as text."""
         more = len(self.phones) - NAMED_MAX
         names = ", ".join(self.phones[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-        return _GAP_TEXTS[self.gap].format(names)
-
-
-_GAP_TEXTS = {
-    DataGap.NO_HOT_RUN: "no endurance run for {}; add 'protocol: [cold, endurance]' to the matrix",
-    DataGap.NO_ENERGY: "no energy per sample for {}; these phones have no meter that can be read",
-    DataGap.NO_MEMORY: "no memory use for {}; the model is assumed to fit",
-    DataGap.FEW_RUNS: "too few runs of {} for an interval; use 'repeat: 3' or more (until then "
-    "the spread of all runs of the sweep is used)",
-}
+        return self.gap.text.format(names)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ not a reproduction. A claim without evidence states why.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from orchestrator.study.claim_evaluators import (
     FLEET_EVALUATORS,
@@ -25,46 +24,31 @@ from orchestrator.study.study_catalogue import (
     format_with_unit,
 )
 from workloads.protocol.metrics import Source
+from workloads.text import TextEnum
 
 REPLAY = "calibration replay"
 CONTRADICTS = "the source contradicts itself"
 HEADINGS = ("CLAIM", "PUBLISHED", "PHONE", "RESULT", "RUNS", "SOURCE", "COMPARISON")
 
 
-class Agreement(StrEnum):
+class Agreement(TextEnum):
     """How a result compares with the published one."""
 
     UNAVAILABLE = "unavailable"
     RATIO = "ratio"
     DIFFERENCE = "difference"
-    WITHIN = "within"
-    PARTLY_WITHIN = "partly_within"
-    BELOW = "below"
-    ABOVE = "above"
-    HOLDS = "holds"
-    DOES_NOT_HOLD = "does_not_hold"
-    SAME = "same"
-    DIFFERENT = "different"
-    NOT_COMPARABLE = "not_comparable"
-    OTHER_DEVICE = "other_device"
-    NOTHING_PUBLISHED = "nothing_published"
-    CONTRADICTORY = "contradictory"
-
-
-_AGREEMENT_TEXTS = {
-    Agreement.WITHIN: "within the published range",
-    Agreement.PARTLY_WITHIN: "partly within the published range",
-    Agreement.BELOW: "below the published range",
-    Agreement.ABOVE: "above the published range",
-    Agreement.HOLDS: "holds",
-    Agreement.DOES_NOT_HOLD: "does not hold",
-    Agreement.SAME: "the same",
-    Agreement.DIFFERENT: "not the same",
-    Agreement.NOT_COMPARABLE: "not comparable",
-    Agreement.OTHER_DEVICE: "a claim about phones' GPUs; this device is not one",
-    Agreement.NOTHING_PUBLISHED: "no published number",
-    Agreement.CONTRADICTORY: "not judged",
-}
+    WITHIN = "within", "within the published range"
+    PARTLY_WITHIN = "partly_within", "partly within the published range"
+    BELOW = "below", "below the published range"
+    ABOVE = "above", "above the published range"
+    HOLDS = "holds", "holds"
+    DOES_NOT_HOLD = "does_not_hold", "does not hold"
+    SAME = "same", "the same"
+    DIFFERENT = "different", "not the same"
+    NOT_COMPARABLE = "not_comparable", "not comparable"
+    OTHER_DEVICE = "other_device", "a claim about phones' GPUs; this device is not one"
+    NOTHING_PUBLISHED = "nothing_published", "no published number"
+    CONTRADICTORY = "contradictory", "not judged"
 
 
 @dataclass(frozen=True)
@@ -305,4 +289,4 @@ def _agreement_text(agreement: Agreement, claim: Claim, result: ClaimResult) -> 
     if agreement is Agreement.DIFFERENCE:
         more = value - published
         return f"{format_number(abs(more))} {'more' if more > 0 else 'less'} than published"
-    return _AGREEMENT_TEXTS[agreement]
+    return agreement.text
