@@ -7,12 +7,11 @@ The interval is the one that tables and reports show. A trial whose runs drift d
 it is narrow: its median depends on when the runs were made.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.decisions.median_interval import Instability, median_interval
+from orchestrator.decisions.median_interval import Instability, Interval, median_interval
 from orchestrator.sweepfile.policy import StopRule
 
 
@@ -29,36 +28,17 @@ class StopDecision:
     """Whether a trial stops, and the interval of its median so far."""
 
     cause: StopCause | None  # None: continue
-    n: int  # runs that the interval is based on
-    low: float = -math.inf
-    median: float = math.nan
-    high: float = math.inf
-    unclear: Instability | None = None
-
-    @property
-    def half_width_rel(self) -> float:
-        """Half the interval's width, relative to the median."""
-        half = (self.high - self.low) / 2
-        return half / abs(self.median) if self.median else math.inf
-
-    @property
-    def text(self) -> str:
-        """The median with its interval, as text."""
-        if not math.isfinite(self.half_width_rel):
-            return f"no interval yet after {self.n} runs"
-        reason = f", unclear: {self.unclear.text}" if self.unclear else ""
-        return f"{self.median:.4g} ± {self.half_width_rel:.1%} after {self.n} runs{reason}"
+    interval: Interval | None = None  # of the latest look; None before the first
 
 
 def decide_stop(values: Sequence[float], rule: StopRule) -> StopDecision:
     """Judge a trial by its values, one per accepted run, in the order of its repeats."""
-    latest = StopDecision(None, 0)
+    latest: Interval | None = None
     for look in rule.grid:
         if look > len(values):
-            return latest
-        found = median_interval(values[:look], rule.confidence)
-        latest = StopDecision(None, look, found.low, found.middle, found.high, found.unclear)
+            return StopDecision(None, latest)
+        latest = median_interval(values[:look], rule.confidence)
         is_narrow = latest.half_width_rel <= rule.half_width_rel
-        if is_narrow and found.unclear is not Instability.DRIFT:
-            return replace(latest, cause=StopCause.WIDTH)
-    return replace(latest, cause=StopCause.N_MAX)
+        if is_narrow and latest.unclear is not Instability.DRIFT:
+            return StopDecision(StopCause.WIDTH, latest)
+    return StopDecision(StopCause.N_MAX, latest)

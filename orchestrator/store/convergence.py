@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
+from orchestrator.decisions.median_interval import Interval
 from orchestrator.decisions.states import ReportStatus, RunState
-from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
+from orchestrator.decisions.stop_rule import StopCause, decide_stop
 from orchestrator.store.metric_codes import name_code
 from orchestrator.store.tables import metric_value, report, run, trial
 from orchestrator.store.trial_queries import cell_of
@@ -32,9 +33,9 @@ def skip_converged(
         if policy.stop is None or _is_baseline(row, policy):
             continue
         decision = decide_stop(_valid_values(connection, row, policy.stop), policy.stop)
-        if decision.cause is None:
+        if decision.cause is None or decision.interval is None:
             continue
-        event = _stop_trial(connection, row, decision.cause, decision)
+        event = _stop_trial(connection, row, decision.cause, decision.interval)
         if event is not None:
             events.append(event)
             _skip_baseline(connection, row, policy)
@@ -88,10 +89,10 @@ def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list
 
 
 def _stop_trial(
-    connection: Connection, row: Row[Any], cause: StopCause, decision: StopDecision
+    connection: Connection, row: Row[Any], cause: StopCause, interval: Interval
 ) -> Event | None:
     """Record why a trial stopped and skip its queued runs; None if it had stopped before."""
-    precision = f"median ± {decision.half_width_rel:.1%} after {decision.n} runs"
+    precision = f"median ± {interval.half_width_rel:.1%} after {interval.n} runs"
     reason = f"{_CAUSES[cause]} ({precision})"
     running = (trial.c.id == row.trial, trial.c.stop_rule == "")
     stopped = update(trial).where(*running).values(stop_rule=cause, stop_reason=reason)

@@ -60,7 +60,8 @@ def stopped(noise: Noise, rule: StopRule, trials: int, seed: int = 11) -> list[S
 def coverage(noise: Noise, decisions: Sequence[StopDecision]) -> float:
     """Return how often the interval at which a trial stopped covers the true median."""
     truth = noise.median()
-    return sum(each.low <= truth <= each.high for each in decisions) / len(decisions)
+    intervals = [each.interval for each in decisions if each.interval]
+    return sum(each.low <= truth <= each.high for each in intervals) / len(decisions)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ def saving(rule: StopRule, trials: int) -> Saving:
     decisions = [decide_stop(noise.runs(1, rule.n_max, rng)[0].tolist(), rule) for noise in noises]
     precise = sum(each.cause is StopCause.WIDTH for each in decisions) / trials
     return Saving(
-        _fixed_runs(noises[-1], rule), sum(each.n for each in decisions) / trials, precise
+        _fixed_runs(noises[-1], rule),
+        sum(each.interval.n for each in decisions if each.interval) / trials,
+        precise,
     )
 
 

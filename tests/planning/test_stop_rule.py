@@ -22,23 +22,25 @@ SOME += [(UNPINNED[3], FIVE_PERCENT), (UNPINNED[4], DEFAULT_WIDTH)]
 
 def test_quiet_trials_stop_at_the_first_look_and_noisy_ones_continue() -> None:
     quiet = [100.0, 100.4, 99.8, 100.1, 99.9, 100.2]
-    assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None, 0)
+    assert decide_stop(quiet[:5], TWO_PERCENT) == StopDecision(None)
     decision = decide_stop(quiet, TWO_PERCENT)
-    assert (decision.cause, decision.n, decision.median) == (StopCause.WIDTH, 6, 100.05)
-    assert decision.text == "100 ± 0.2% after 6 runs"
+    assert decision.interval is not None
+    assert (decision.cause, decision.interval.n) == (StopCause.WIDTH, 6)
+    assert decision.interval.middle == 100.05
     noisy = [100.0, 150.0, 80.0, 120.0, 60.0, 140.0, 90.0]
     decision = decide_stop(noisy, TWO_PERCENT)
-    assert (decision.cause, decision.n) == (None, 6)
+    assert decision.interval is not None
+    assert (decision.cause, decision.interval.n) == (None, 6)
     short = StopRule(half_width_rel=0.02, n_max=7)
     assert decide_stop(noisy, short).cause is StopCause.N_MAX
-    assert StopDecision(None, 5).text == "no interval yet after 5 runs"
 
 
 def test_the_interval_is_checked_only_on_the_grid() -> None:
     # the look after nine runs uses all nine, not the six quiet ones among them
     values = [50.0, 100.0, 150.0] + [100.0] * 5
-    assert decide_stop(values, TWO_PERCENT).cause is None
-    assert decide_stop(values, TWO_PERCENT).n == 6
+    decision = decide_stop(values, TWO_PERCENT)
+    assert decision.interval is not None
+    assert (decision.cause, decision.interval.n) == (None, 6)
 
 
 @settings(deadline=None, max_examples=60)
@@ -64,9 +66,10 @@ def test_the_minimum_number_of_runs_has_its_interval_within_its_range(
 def test_a_drift_does_not_stop_however_narrow_it_is() -> None:
     drift = [100.0, 100.12, 100.19, 100.31, 100.42, 100.48, 100.61, 100.68, 100.83]
     decision = decide_stop(drift, TWO_PERCENT)
-    assert (decision.cause, decision.n, decision.unclear) == (None, 9, Instability.DRIFT)
-    assert decision.half_width_rel < TWO_PERCENT.half_width_rel
-    assert decision.text.endswith("after 9 runs, unclear: runs drift")
+    interval = decision.interval
+    assert interval is not None
+    assert (decision.cause, interval.n, interval.unclear) == (None, 9, Instability.DRIFT)
+    assert interval.half_width_rel < TWO_PERCENT.half_width_rel
     assert decide_stop(drift, StopRule(half_width_rel=0.02, n_max=9)).cause is StopCause.N_MAX
 
 
