@@ -45,8 +45,7 @@ def audit_entries(db: Database, target: str | None = None, limit: int = 100) -> 
     query = select(audit).order_by(audit.c.id.desc()).limit(limit)
     if target is not None:
         query = query.where(audit.c.target == target)
-    with db.read() as connection:
-        rows = connection.execute(query).all()
+    rows = db.rows(query)
     return [
         AuditEntry(
             *(as_utc(row.occurred_at), row.actor, row.action, row.target),

@@ -13,7 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Select,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
@@ -90,6 +99,20 @@ class Database:
         engine = self._engine if in_transaction else self._reader
         with _translate_errors(self.url), engine.connect() as connection:
             yield connection.execution_options(farm_reader=True)
+
+    def rows(self, query: Select[Any]) -> Sequence[Any]:
+        """Return all rows of a query."""
+        with self.read() as connection:
+            return connection.execute(query).all()
+
+    def values(self, query: Select[Any]) -> list[Any]:
+        """Return the first column of a query."""
+        return [row[0] for row in self.rows(query)]
+
+    def value(self, query: Select[Any]) -> Any:
+        """Return the first column of the first row of a query; None without rows."""
+        with self.read() as connection:
+            return connection.execute(query).scalar()
 
     def insert_new(self, connection: Connection, table: Table, rows: Rows) -> None:
         """Insert the rows whose keys are not in the table yet."""

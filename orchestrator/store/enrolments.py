@@ -57,8 +57,7 @@ def offer(
 
 def offered_host(db: Database, secret: str) -> str | None:
     """Return the host that may join with a secret now."""
-    with db.read() as connection:
-        found = connection.execute(select(enrolment.c.host).where(*_is_offer(secret))).scalar()
+    found = db.value(select(enrolment.c.host).where(*_is_offer(secret)))
     return None if found is None else str(found)
 
 
@@ -101,8 +100,7 @@ def revoke(db: Database, host: str, actor: Actor) -> OperatorChange:
 
 def host_accesses(db: Database) -> list[HostAccess]:
     """Return all hosts that were ever added, by name."""
-    with db.read() as connection:
-        rows = connection.execute(select(enrolment).order_by(enrolment.c.host)).all()
+    rows = db.rows(select(enrolment).order_by(enrolment.c.host))
     return [_access(row) for row in rows]
 
 

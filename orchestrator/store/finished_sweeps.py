@@ -21,8 +21,7 @@ _ENDED = select(sweep.c.id).where(sweep.c.state == SweepState.ACTIVE, ~_LEFT)
 
 def mark_finished(db: Database) -> list[str]:
     """Mark the active sweeps that have no run left; return them."""
-    with db.read() as connection:
-        ended = list(connection.execute(_ENDED).scalars())
+    ended = db.values(_ENDED)
     if not ended:
         return []
     with db.write() as connection:

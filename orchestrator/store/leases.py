@@ -170,8 +170,7 @@ def _mark_started(connection: Connection, sweeps: Collection[str], now: float) -
 
 def drained_hosts(db: Database) -> dict[str, str]:
     """Return hosts that get no runs, with the reason."""
-    with db.read() as connection:
-        rows = connection.execute(select(host.c.name, host.c.reason).where(host.c.drained)).all()
+    rows = db.rows(select(host.c.name, host.c.reason).where(host.c.drained))
     return {row.name: row.reason for row in rows}
 
 
@@ -195,8 +194,7 @@ class LeasedRun(NamedTuple):
 
 def leased_runs(db: Database) -> list[LeasedRun]:
     """Return every attempt that has a lease."""
-    with db.read() as connection:
-        return [LeasedRun(*row) for row in connection.execute(_LEASED_RUNS).all()]
+    return [LeasedRun(*row) for row in db.rows(_LEASED_RUNS)]
 
 
 def renew(
@@ -304,12 +302,11 @@ def phones_of_unstored_reports(db: Database, runs: Collection[RunId]) -> set[str
     keys = {(item.trial, item.repeat): item.attempt for item in runs}
     columns = (run.c.trial, run.c.repeat, run.c.attempt, run.c.phone)
     open_states = (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
-    with db.read() as connection:
-        rows = connection.execute(
-            select(*columns).where(
-                tuple_(run.c.trial, run.c.repeat).in_(keys), run.c.state.in_(open_states)
-            )
-        ).all()
+    rows = db.rows(
+        select(*columns).where(
+            tuple_(run.c.trial, run.c.repeat).in_(keys), run.c.state.in_(open_states)
+        )
+    )
     return {row.phone for row in rows if keys[row.trial, row.repeat] == row.attempt}
 
 
@@ -317,12 +314,11 @@ def unfinished_runs(db: Database, runs: Collection[RunId]) -> set[RunId]:
     """Return those of these attempts of which the store has no final report."""
     if not runs:
         return set()
-    with db.read() as connection:
-        rows = connection.execute(
-            select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(
-                tuple_(run.c.trial, run.c.repeat).in_({(item.trial, item.repeat) for item in runs})
-            )
-        ).all()
+    rows = db.rows(
+        select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(
+            tuple_(run.c.trial, run.c.repeat).in_({(item.trial, item.repeat) for item in runs})
+        )
+    )
     ended = (RunState.DONE, RunState.FAILED)
     done = {(row.trial, row.repeat, row.attempt) for row in rows if row.state in ended}
     return {item for item in runs if (item.trial, item.repeat, item.attempt) not in done}

@@ -30,8 +30,7 @@ class PhoneCache:
 
     def read(self) -> list[KnownPhone]:
         """Return all phones, without their heartbeats."""
-        with self._db.read() as connection:
-            rows = connection.execute(select(*_PHONE_COLUMNS).order_by(phone.c.serial)).all()
+        rows = self._db.rows(select(*_PHONE_COLUMNS).order_by(phone.c.serial))
         cached = {serial: digest for serial, (digest, _) in self._facts.items()}
         if any(cached.get(row.serial) != row.facts_digest for row in rows):
             digests = {row.serial: row.facts_digest for row in rows}
@@ -96,9 +95,8 @@ def runs_left(db: Database, sweep_id: str) -> dict[str, dict[tuple[str, str], in
         .group_by(run.c.phone, *cell)
     )
     left: dict[str, dict[tuple[str, str], int]] = {}
-    with db.read() as connection:
-        for phone, case, condition, runs in connection.execute(query):
-            left.setdefault(phone, {})[case, condition] = runs
+    for serial, case, condition, runs in db.rows(query):
+        left.setdefault(serial, {})[case, condition] = runs
     return left
 
 

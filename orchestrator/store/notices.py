@@ -83,8 +83,7 @@ def open_notices(db: Database, now: float) -> tuple[set[NoticeKey], dict[NoticeK
     """Return the conditions that hold, and when those of the last hour were raised."""
     recent = (notice.c.cleared_at_s.is_(None)) | (notice.c.raised_at_s > now - 3600)
     columns = (notice.c.kind, notice.c.subject, notice.c.raised_at_s, notice.c.cleared_at_s)
-    with db.read() as connection:
-        rows = connection.execute(select(*columns).where(recent).order_by(notice.c.id)).all()
+    rows = db.rows(select(*columns).where(recent).order_by(notice.c.id))
     held = {(NoticeKind(row.kind), row.subject) for row in rows if row.cleared_at_s is None}
     return held, {(NoticeKind(row.kind), row.subject): row.raised_at_s for row in rows}
 
@@ -110,9 +109,8 @@ def update_notices(
 
 def spread_notices(db: Database, targets: Mapping[str, NoticeTarget]) -> None:
     """Give every new notice its deliveries, in one transaction with the mark that it has them."""
-    with db.read() as connection:
-        if connection.execute(select(notice.c.id).where(~notice.c.spread).limit(1)).first() is None:
-            return
+    if db.value(select(notice.c.id).where(~notice.c.spread).limit(1)) is None:
+        return
     with db.write() as connection:
         fresh = connection.execute(select(notice).where(~notice.c.spread).with_for_update()).all()
         subjects = [row.subject for row in fresh if row.kind in _SWEEP_KINDS]
@@ -147,14 +145,13 @@ def due_deliveries(db: Database, now: float) -> list[DueDelivery]:
     state, next_try_s = notice_delivery.c.state, notice_delivery.c.next_try_s
     waiting = (state == DeliveryState.WAITING, next_try_s <= now)
     columns = (notice, notice_delivery.c.target, notice_delivery.c.tries)
-    with db.read() as connection:
-        rows = connection.execute(
-            select(*columns)
-            .join(notice, notice.c.id == notice_delivery.c.notice)
-            .where(*waiting)
-            .order_by(notice_delivery.c.next_try_s, notice.c.id)
-            .limit(DUE_MAX)
-        ).all()
+    rows = db.rows(
+        select(*columns)
+        .join(notice, notice.c.id == notice_delivery.c.notice)
+        .where(*waiting)
+        .order_by(notice_delivery.c.next_try_s, notice.c.id)
+        .limit(DUE_MAX)
+    )
     return [DueDelivery(_notice(row), row.target, row.tries) for row in rows]
 
 
@@ -177,9 +174,7 @@ def note_delivery(db: Database, due: DueDelivery, error: str, now: float) -> Del
 def count_waiting(db: Database) -> int:
     """Count the deliveries that are not done."""
     waiting = notice_delivery.c.state == DeliveryState.WAITING
-    with db.read() as connection:
-        count = select(func.count()).select_from(notice_delivery).where(waiting)
-        return int(connection.execute(count).scalar_one())
+    return int(db.value(select(func.count()).select_from(notice_delivery).where(waiting)))
 
 
 def latest_notices(db: Database, limit: int) -> list[StoredNotice]:
@@ -204,8 +199,7 @@ def _notice(row: Any, deliveries: Sequence[NoticeDelivery] = ()) -> StoredNotice
 def phones_of_lab(db: Database) -> dict[str, PhoneView]:
     """Return every phone that is not retired."""
     columns = (phone.c.serial, phone.c.host, phone.c.health, phone.c.health_reason)
-    with db.read() as connection:
-        rows = connection.execute(select(*columns).where(phone.c.health != Health.RETIRED)).all()
+    rows = db.rows(select(*columns).where(phone.c.health != Health.RETIRED))
     return {row.serial: PhoneView(row.host, row.health, row.health_reason) for row in rows}
 
 

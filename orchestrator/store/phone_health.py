@@ -160,29 +160,23 @@ class CommandOutcome(NamedTuple):
 
 def find_command_result(db: Database, command_id: str) -> CommandOutcome | None:
     """Return the result of a command; None while there is none."""
-    with db.read() as connection:
-        row = connection.execute(
-            select(command_result).where(command_result.c.id == command_id)
-        ).first()
-    return CommandOutcome(bool(row.succeeded), str(row.text), row.file) if row is not None else None
+    rows = db.rows(select(command_result).where(command_result.c.id == command_id))
+    return CommandOutcome(bool(rows[0].succeeded), rows[0].text, rows[0].file) if rows else None
 
 
 def suspect_phones(db: Database) -> set[str]:
     """Return phones that wait for a check."""
-    with db.read() as connection:
-        rows = connection.execute(select(phone.c.serial).where(phone.c.health == Health.SUSPECT))
-        return {row.serial for row in rows}
+    return set(db.values(select(phone.c.serial).where(phone.c.health == Health.SUSPECT)))
 
 
 def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
     """Return phones that get no runs because of their health: serial, health and reason."""
-    with db.read() as connection:
-        rows = connection.execute(
-            select(phone.c.serial, phone.c.health, phone.c.health_reason)
-            .where(phone.c.health.not_in((Health.GOOD, Health.RETIRED)))
-            .order_by(phone.c.health, phone.c.serial)
-        )
-        return [(row.serial, row.health, row.health_reason) for row in rows]
+    rows = db.rows(
+        select(phone.c.serial, phone.c.health, phone.c.health_reason)
+        .where(phone.c.health.not_in((Health.GOOD, Health.RETIRED)))
+        .order_by(phone.c.health, phone.c.serial)
+    )
+    return [(row.serial, row.health, row.health_reason) for row in rows]
 
 
 def health_event(serial: str, host: str, state: HealthState) -> Event:

@@ -48,8 +48,7 @@ class KnownPhone:
 
 def known_phones(db: Database) -> list[KnownPhone]:
     """Return every phone that was ever announced, without heartbeats."""
-    with db.read() as connection:
-        rows = connection.execute(select(phone).order_by(phone.c.serial)).all()
+    rows = db.rows(select(phone).order_by(phone.c.serial))
     return [phone_from_row(row, PhoneFacts.model_validate(row.facts)) for row in rows]
 
 
@@ -72,12 +71,10 @@ def phone_from_row(row: Any, facts: PhoneFacts) -> KnownPhone:
 
 def facts_digests(db: Database) -> dict[str, str]:
     """Return every phone that the store knows, with the digest of its facts."""
-    with db.read() as connection:
-        return dict(connection.execute(select(phone.c.serial, phone.c.facts_digest)).all())
+    return dict(db.rows(select(phone.c.serial, phone.c.facts_digest)))
 
 
 def phone_models(db: Database) -> dict[str, str]:
     """Return the model name of every phone."""
-    with db.read() as connection:
-        rows = connection.execute(select(phone.c.serial, phone.c.facts["model"].as_string()))
-        return {row[0]: row[1] for row in rows}
+    rows = db.rows(select(phone.c.serial, phone.c.facts["model"].as_string()))
+    return {row[0]: row[1] for row in rows}

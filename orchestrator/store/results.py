@@ -151,11 +151,10 @@ def faults_by_trial(db: Database, sweep_id: str) -> dict[str, list[Fault]]:
         .order_by(report.c.id)
     )
     faults: dict[str, list[Fault]] = {}
-    with db.read() as connection:
-        for row in connection.execute(failed):
-            fault = Report.model_validate_json(row.payload).fault
-            if fault is not None:
-                faults.setdefault(row.trial, []).append(fault)
+    for row in db.rows(failed):
+        fault = Report.model_validate_json(row.payload).fault
+        if fault is not None:
+            faults.setdefault(row.trial, []).append(fault)
     return faults
 
 
@@ -163,16 +162,12 @@ def cases_of_sweep(db: Database, sweep_id: str) -> list[Case]:
     """Return the different cases of a sweep."""
     examples = select(func.min(trial.c.id)).where(trial.c.sweep == sweep_id)
     query = select(trial.c.case).where(trial.c.id.in_(examples.group_by(trial.c.case_digest)))
-    with db.read() as connection:
-        return [Case.model_validate(case) for case in connection.execute(query).scalars()]
+    return [Case.model_validate(case) for case in db.values(query)]
 
 
 def telemetry_blob(db: Database, digest: str) -> bytes | None:
     """Return a blob by its digest; None if a piece is missing or the checksum does not match."""
-    with db.read() as connection:
-        rows = connection.execute(
-            select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part)
-        ).all()
+    rows = db.rows(select(chunk).where(chunk.c.digest == digest).order_by(chunk.c.part))
     if not rows or len(rows) != rows[0].parts:
         return None
     blob = b"".join(row.data for row in rows)

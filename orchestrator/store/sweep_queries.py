@@ -149,38 +149,29 @@ def find_sweep(db: Database, name: str) -> SweepSummary:
 def sweeps_of_name(db: Database, name: str) -> list[str]:
     """Return the ids of the sweeps with a name, newest first."""
     same = select(sweep.c.id).where(sweep.c.name == name).order_by(sweep.c.created_at.desc())
-    with db.read() as connection:
-        return list(connection.execute(same).scalars())
+    return db.values(same)
 
 
 def sweep_exists(db: Database, sweep_id: str) -> bool:
     """Return whether the store has a sweep."""
-    with db.read() as connection:
-        return (
-            connection.execute(select(sweep.c.id).where(sweep.c.id == sweep_id)).first() is not None
-        )
+    return db.value(select(sweep.c.id).where(sweep.c.id == sweep_id)) is not None
 
 
 def sweep_source(db: Database, sweep_id: str) -> str:
     """Return the sweep file as it was submitted."""
-    with db.read() as connection:
-        source = connection.execute(select(sweep.c.source).where(sweep.c.id == sweep_id))
-        return str(source.scalar_one())
+    return str(db.value(select(sweep.c.source).where(sweep.c.id == sweep_id)))
 
 
 def stop_rule_limits(db: Database, sweep_id: str) -> tuple[int, int] | None:
     """Return the fewest and the most runs per trial of a sweep; None without a stop rule."""
-    with db.read() as connection:
-        policy = connection.execute(select(sweep.c.policy).where(sweep.c.id == sweep_id)).scalar()
+    policy = db.value(select(sweep.c.policy).where(sweep.c.id == sweep_id))
     rule = policy.get("stop") if isinstance(policy, dict) else None
     return (rule["n_min"], rule["n_max"]) if rule else None
 
 
 def sweep_seed(db: Database, sweep_id: str) -> int:
     """Return the seed of the random order of a sweep's runs."""
-    with db.read() as connection:
-        seed = connection.execute(select(sweep.c.seed).where(sweep.c.id == sweep_id))
-        return int(seed.scalar_one())
+    return int(db.value(select(sweep.c.seed).where(sweep.c.id == sweep_id)))
 
 
 def has_simulated_metrics(db: Database, sweep_id: str) -> bool:
@@ -192,8 +183,7 @@ def has_simulated_metrics(db: Database, sweep_id: str) -> bool:
         .where(run.c.sweep == sweep_id, metric_origin.c.source == Source.SIMULATED)
         .limit(1)
     )
-    with db.read() as connection:
-        return connection.execute(simulated).first() is not None
+    return db.value(simulated) is not None
 
 
 class RunNote(NamedTuple):
@@ -207,20 +197,18 @@ class RunNote(NamedTuple):
 
 def runs_in_state(db: Database, sweep_id: str, state: RunState) -> list[RunNote]:
     """Return the runs of a sweep that are in a state, with the reason."""
-    with db.read() as connection:
-        rows = connection.execute(
-            select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
-            .where(run.c.sweep == sweep_id, run.c.state == state)
-            .order_by(run.c.id)
-        )
-        return [RunNote(*row) for row in rows]
+    rows = db.rows(
+        select(run.c.trial, run.c.repeat, run.c.phone, run.c.note)
+        .where(run.c.sweep == sweep_id, run.c.state == state)
+        .order_by(run.c.id)
+    )
+    return [RunNote(*row) for row in rows]
 
 
 def phones_of_sweep(db: Database, sweep_id: str) -> frozenset[str]:
     """Return the phones that have trials of a sweep."""
     phones = select(trial.c.phone).where(trial.c.sweep == sweep_id).distinct()
-    with db.read() as connection:
-        return frozenset(connection.execute(phones).scalars())
+    return frozenset(db.values(phones))
 
 
 @dataclass(frozen=True)

@@ -48,30 +48,20 @@ def newest_timings(
     db: Database,
     limit: int,
     statuses: Collection[ReportStatus] = (ReportStatus.ACCEPTED,),
-    sweep: str | None = None,
     after: int = 0,
 ) -> list[RunTiming]:
-    """Return the newest runs with these statuses, newest first; of one sweep, or of all."""
+    """Return the newest runs with these statuses, newest first."""
     query = _TIMINGS.where(report.c.status.in_(statuses), report.c.id > after)
-    if sweep is not None:
-        query = query.where(trial.c.sweep == sweep)
-    with db.read() as connection:
-        rows = connection.execute(query.order_by(report.c.id.desc()).limit(limit))
-        return [RunTiming(*row) for row in rows]
+    rows = db.rows(query.order_by(report.c.id.desc()).limit(limit))
+    return [RunTiming(*row) for row in rows]
 
 
 def protocols_by_condition(db: Database) -> dict[str, str]:
     """Return the protocol of every stored condition, by the condition's digest."""
-    with db.read() as connection:
-        examples = connection.execute(
-            select(func.min(trial.c.id)).group_by(trial.c.condition_digest)
-        ).scalars()
-        rows = connection.execute(
-            select(trial.c.condition_digest, trial.c.condition).where(
-                trial.c.id.in_(list(examples))
-            )
-        )
-        return {row.condition_digest: row.condition["protocol"] for row in rows}
+    examples = db.values(select(func.min(trial.c.id)).group_by(trial.c.condition_digest))
+    columns = (trial.c.condition_digest, trial.c.condition)
+    rows = db.rows(select(*columns).where(trial.c.id.in_(examples)))
+    return {row.condition_digest: row.condition["protocol"] for row in rows}
 
 
 def profiled_steps(db: Database, phones: Collection[str]) -> list[ProfiledStep]:
@@ -85,8 +75,7 @@ def profiled_steps(db: Database, phones: Collection[str]) -> list[ProfiledStep]:
         .where(trial.c.phone.in_(phones), metric_value.c.name == name_code("step_ms"))
         .group_by(*key)
     )
-    with db.read() as connection:
-        return [ProfiledStep(*row) for row in connection.execute(query)]
+    return [ProfiledStep(*row) for row in db.rows(query)]
 
 
 @dataclass(frozen=True)

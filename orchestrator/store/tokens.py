@@ -76,16 +76,13 @@ def spend_code(db: Database, secret: str) -> TokenRecord | None:
 
 def list_tokens(db: Database) -> list[TokenRecord]:
     """Return all tokens, newest first."""
-    with db.read() as connection:
-        rows = connection.execute(select(token).order_by(token.c.created_at.desc())).all()
+    rows = db.rows(select(token).order_by(token.c.created_at.desc()))
     return [_record(row) for row in rows]
 
 
 def find_token(db: Database, secret: str) -> TokenRecord | None:
     same = token.c.digest == digest_of_bytes(secret.encode(errors="replace"))
-    with db.read() as connection:
-        row = connection.execute(select(token).where(same)).first()
-    return None if row is None else _record(row)
+    return next((_record(row) for row in db.rows(select(token).where(same))), None)
 
 
 def revoke_token(db: Database, token_id: str, actor: Actor) -> OperatorChange:

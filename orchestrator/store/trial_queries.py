@@ -75,8 +75,7 @@ def cell_of(connection: Connection, row: Row[Any]) -> CellTexts:
 def find_trial(db: Database, prefix: str) -> str:
     """Return the id of the one trial whose id begins with the prefix."""
     matching = select(trial.c.id).where(trial.c.id.startswith(prefix, autoescape=True)).limit(2)
-    with db.read() as connection:
-        ids = connection.execute(matching).scalars().all()
+    ids = db.values(matching)
     if len(ids) == 1:
         return str(ids[0])
     if ids:
@@ -160,19 +159,17 @@ def _summary(row: Any, counts: Any) -> TrialSummary:
 def cell_digests(db: Database, trials: Collection[str]) -> dict[str, tuple[str, str]]:
     """Return the digests of the case and the condition of each trial."""
     columns = (trial.c.id, trial.c.case_digest, trial.c.condition_digest)
-    with db.read() as connection:
-        rows = connection.execute(select(*columns).where(trial.c.id.in_(trials)))
-        return {row[0]: (row[1], row[2]) for row in rows}
+    rows = db.rows(select(*columns).where(trial.c.id.in_(trials)))
+    return {row[0]: (row[1], row[2]) for row in rows}
 
 
 def cases_and_conditions(
     db: Database, trials: Collection[str]
 ) -> dict[str, tuple[Case, Condition]]:
     """Return the case and the condition of each trial, in full."""
-    with db.read() as connection:
-        rows = connection.execute(
-            select(trial.c.id, trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))
-        ).all()
+    rows = db.rows(
+        select(trial.c.id, trial.c.case, trial.c.condition).where(trial.c.id.in_(trials))
+    )
     return {
         row.id: (Case.model_validate(row.case), Condition.model_validate(row.condition))
         for row in rows

@@ -30,8 +30,7 @@ def with_left_out(db: Database, sweeps: Sequence[SweepSummary]) -> list[SweepSum
         .where(trial.c.sweep.in_([sweep.id for sweep in sweeps]), _LEFT_OUT)
         .group_by(trial.c.sweep)
     )
-    with db.read() as connection:
-        counts = {sweep: (int(total), int(n)) for sweep, total, n in connection.execute(counted)}
+    counts = {sweep: (int(total), int(n)) for sweep, total, n in db.rows(counted)}
     left_out = {sweep: _left_out(db, sweep, *numbers) for sweep, numbers in counts.items()}
     return [replace(item, left_out=left_out.get(item.id, LeftOutRuns())) for item in sweeps]
 
@@ -44,8 +43,7 @@ def _left_out(db: Database, sweep: str, total: int, void: int) -> LeftOutRuns:
         .order_by(report.c.id.desc())
         .limit(REASONS_READ)
     )
-    with db.read() as connection:
-        payloads = connection.execute(newest).scalars().all()
+    payloads = db.values(newest)
     contents = [json.loads(payload).get("verdict") for payload in payloads]
     reasons = count_reasons(Verdict.model_validate(content) for content in contents if content)
     first = reasons[0] if reasons else None
