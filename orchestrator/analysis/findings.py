@@ -23,7 +23,7 @@ from orchestrator.analysis.rank_statement import (
 )
 from orchestrator.analysis.stats import Instability
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import Provenance, Source
+from workloads.protocol.metrics import Provenance
 from workloads.units import format_ms
 
 COLD_METRIC = "step_ms"
@@ -51,11 +51,6 @@ class Finding:
     provenance: Provenance | None = None
     answer: str = ""  # the same, in a word or two
     unproven: UnprovenReason | None = None
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the answer is based on simulated numbers."""
-        return self.provenance is not None and self.provenance.source is Source.SIMULATED
 
 
 @dataclass(frozen=True)

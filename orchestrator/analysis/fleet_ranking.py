@@ -107,7 +107,6 @@ class FleetTable:
 
     metric: str
     unit: str
-    higher_is_better: bool
     groups: tuple[FleetGroup, ...]
 
 
@@ -135,7 +134,7 @@ def compare_fleet(
         # A cell with valid runs that do not report this metric is not part of its table.
         if group.rows or not any(run.valid for run in members):
             groups.append(group)
-    return FleetTable(metric, METRICS[metric].unit, METRICS[metric].higher_is_better, tuple(groups))
+    return FleetTable(metric, METRICS[metric].unit, tuple(groups))
 
 
 def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:

@@ -162,7 +162,7 @@ def report_input(
     records = [
         SweepRecord(
             *(sweep.id, sweep.name, sweep_queries.sweep_source(store, sweep.id)),
-            *(sweep_queries.sweep_seed(store, sweep.id), sweep.done, sweep.total),
+            sweep_queries.sweep_seed(store, sweep.id),
         )
         for sweep in sweeps
     ]

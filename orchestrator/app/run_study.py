@@ -1,10 +1,10 @@
 """Runs studies: their sweeps become runs of a lab, and the results become evidence for claims."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.measurements import MeasuredRun, NothingMatches
+from orchestrator.analysis.measurements import NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.export_results import incomplete_text, report_input, with_telemetry
@@ -34,30 +34,9 @@ from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
-from workloads.protocol.telemetry import Telemetry
 
-__all__ = [
-    "HEADINGS",
-    "TOPIC_HEADINGS",
-    "Claim",
-    "ClaimRow",
-    "NothingMatches",
-    "Study",
-    "StudyAnswer",
-    "StudyEvidence",
-    "all_studies",
-    "answer_stored_study",
-    "answer_study",
-    "blank_repeats",
-    "collect_kernel_evidence",
-    "count_steps",
-    "find_study",
-    "stored_study_sweeps",
-    "submit_study",
-    "table_notes",
-    "topic_rows",
-    "wait_for_sweep",
-]
+__all__ = ["HEADINGS", "TOPIC_HEADINGS", "Claim", "all_studies", "blank_repeats"]
+__all__ += ["collect_kernel_evidence", "count_steps", "table_notes", "topic_rows"]
 
 FINISHED_POLL_S, PHONES_POLL_S = 0.5, 5.0
 
@@ -153,7 +132,8 @@ def _read_evidence(
         for phone in phone_queries.known_phones(store)
         if phone.serial in phones
     }
-    return collect_evidence(runs, outcomes, _recorded(store, runs), skipped, known)
+    recorded = with_telemetry(store, (run for run in runs if run.valid), [])
+    return collect_evidence(runs, outcomes, recorded, skipped, known)
 
 
 def answer_study(
@@ -167,12 +147,8 @@ def answer_study(
     if not any(row.result for row in rows):
         reasons = dict.fromkeys(row.missing.text for row in rows if row.missing)
         raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
-    summaries = [
-        item
-        for name in sweeps
-        if store is not None
-        for item in sweep_queries.sweep_summaries(store, name)
-    ]
+    stored = [sweep_queries.sweep_summaries(store, name) for name in sweeps] if store else []
+    summaries = [item for found in stored for item in found]
     given = report_input(store, summaries) if store else ReportInput([])
     section = study_section(study, rows, evidence.kernels)
     return StudyAnswer(
@@ -181,17 +157,8 @@ def answer_study(
         evidence.kernels,
         any_simulated(rows),
         render_page(study.title, given, first=section),
-        _incomplete(store, sweeps) if store else (),
+        tuple(f"{item.name}: {incomplete_text(item)}" for item in summaries if not item.finished),
         _failed_runs(store, sweeps) if store else 0,
-    )
-
-
-def _incomplete(store: Database, sweeps: Sequence[str]) -> tuple[str, ...]:
-    summaries = [item for name in sweeps for item in sweep_queries.sweep_summaries(store, name)]
-    return tuple(
-        f"{summary.name}: {incomplete_text(summary)}"
-        for summary in summaries
-        if not summary.finished
     )
 
 
@@ -204,9 +171,3 @@ def _failed_runs(store: Database, sweeps: Sequence[str]) -> int:
         for sweep in sweeps
         for outcome in results.run_outcomes(store, sweep)
     )
-
-
-def _recorded(
-    store: Database, runs: Sequence[MeasuredRun]
-) -> Iterator[tuple[MeasuredRun, Telemetry]]:
-    return with_telemetry(store, (run for run in runs if run.valid), [])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from orchestrator.selection.client_estimate import pool_spread
 from orchestrator.selection.client_types import Client
 from orchestrator.selection.round_clock import Array
 from orchestrator.selection.round_fleet import Mask, Picks, RoundFleet, build_round_fleet
@@ -226,9 +227,6 @@ def sibling_spread(phones: Iterable[Client]) -> float | None:
     """Return the relative deviation of the time between units of a model; None if unknown."""
     times: dict[str, list[float]] = {}
     for phone in phones:
-        times.setdefault(phone.model, []).append(math.log(phone.cold_ms.value))
-    groups = [np.array(each) for each in times.values() if len(each) > 1]
-    if not groups:
-        return None
-    freedom = sum(len(each) - 1 for each in groups)
-    return math.sqrt(sum(float(((each - each.mean()) ** 2).sum()) for each in groups) / freedom)
+        times.setdefault(phone.model, []).append(phone.cold_ms.value)
+    spread = pool_spread(times.values())
+    return spread.deviation if spread.degrees_of_freedom else None

@@ -141,7 +141,8 @@ def _read_selection(reader: NodeReader, mapping: MappingNode) -> PhoneSelection:
     }
     read = reader.fields(mapping, "phones", "all", readers)
     selector = read.get("select", select_by_patterns(["*"]).selector)
-    return PhoneSelection(selector, (), *read.get("take", (None, None)), read.get("at_least", 1))
+    take, of_each = read.get("take", (None, None))
+    return PhoneSelection(selector, (), take, of_each, read.get("at_least", 1))
 
 
 def _read_take(reader: NodeReader, node: Node, path: str) -> tuple[int | None, str | None]:

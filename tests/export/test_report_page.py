@@ -102,7 +102,7 @@ def whole_page(**changes: Any) -> str:
     """Render a page with every section."""
     runs = fleet(**changes)
     traced = [(run, read_telemetry(a_blob())) for run in runs if run.repeat == 0]
-    record = SweepRecord("sw-1", "demo", "farm: 1\nname: demo\n", 7, 64, 64)
+    record = SweepRecord("sw-1", "demo", "farm: 1\nname: demo\n", 7)
     return render_page("demo", runs, traced, sweeps=[record], version="9.8.7")
 
 

@@ -42,7 +42,6 @@ class FleetExport:
 
     workload: str
     batch: int
-    simulated: bool
     population: Population
     samples: float  # per round
     rest_s: float | None  # pause between two rounds of a client; None: until it is cool
@@ -157,9 +156,7 @@ def prepare_export(
     samples = work.round_samples(build_round_fleet(table.clients))
     heat = duty_heat(population.fleet, samples, work.rest_s)
     seconds = work_cost(population.fleet, samples, heat).seconds
-    return FleetExport(
-        table.workload, table.batch, table.simulated, population, samples, work.rest_s, seconds
-    )
+    return FleetExport(table.workload, table.batch, population, samples, work.rest_s, seconds)
 
 
 def write_consumer_files(

@@ -90,8 +90,6 @@ class SweepRecord:
     name: str
     source: str
     seed: int
-    done: int
-    total: int
 
 
 @dataclass(frozen=True)
