@@ -140,7 +140,7 @@ def repeat_section(data: ReportData) -> Section:
         "repeat",
         "How to repeat this",
         "Save the sweep file, start a lab with 'farm up', and run the commands. The seed gives the "
-        "random order of the runs; a file without a seed has one that is derived from its text.",
+        "random order of the runs; without a seed in the file, it is derived from the content.",
         headings=("Sweep", "Id", "Seed", "Software", "Commands"),
         rows=tuple(rows),
         files=tuple((f"{sweep.name}.yaml", sweep.source) for sweep in data.sweeps),
