@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workloads.step_cost import Backend
 
 # Kernels of the matrix product, from the slowest to the fastest of the Cambridge study's family.
-# The tuner has further ones to choose from (direct, dots, image, half), for which `tuned` stands.
+# The tuner chooses among further ones (direct, dots, image, half), which `tuned` selects.
 KERNELS = ("naive", "vector", "tiled", "tiled_vector", "packed", "tuned")
 FEEDS = ("copied", "mapped", "resident", "preloaded")
 INPUTS = ("memory", "storage")

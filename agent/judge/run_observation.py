@@ -286,7 +286,7 @@ def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservatio
     disturbances = observe_disturbances(
         timed, usage, probe.cores.cpus, probe.facts.body_zone, probe.clock_nodes
     )
-    if is_external:  # sampled by another process, whose own processor time says nothing
+    if is_external:  # sampled by another process, whose processor time is not that of the run
         disturbances = replace(disturbances, own_cores_shared_pct=None)
     measured = measured_windows(run.output.windows, steady_ns)
     if steady_ns is not None and measured:

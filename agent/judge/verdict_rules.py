@@ -401,7 +401,7 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_vendor_limits,
     check_other_apps,
     check_own_time,
-    # What shows that something happened, but not what, comes last.
+    # Rules that detect an effect, but not its cause, come last.
     check_unheld_speed,
     check_step_times,
     check_canary,

@@ -53,7 +53,7 @@ from workloads.protocol.phone_facts import Cluster, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 
 _SERIAL = re.compile(r"[A-Za-z0-9._:-]{0,63}[A-Za-z0-9_:-]|[A-Za-z0-9_:-][A-Za-z0-9._:-]{0,63}")
-# Platforms that say nothing: Samsung gives 'exynos5' for every Exynos from 5430 to 9810.
+# Names that do not identify the SoC: Samsung gives 'exynos5' for every Exynos from 5430 to 9810.
 _VAGUE_SOCS = {"exynos5", "exynos", "qcom", "mtk", "unknown", "universal"}
 
 

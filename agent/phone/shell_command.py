@@ -63,7 +63,7 @@ def read_nodes_command(paths: Iterable[str]) -> ShellCommand:
     """
     wanted = list(paths)
     kernel = [path for path in wanted if path != UPTIME and not is_thermalservice(path)]
-    # grep prints the file name before each line if there are several files: /dev/null makes it so.
+    # grep prints the file name before each line only if there are several files, hence /dev/null.
     words = ["grep", "-s", "", "/dev/null", *kernel, UPTIME]
     if any(map(is_thermalservice, wanted)):
         return ShellCommand(["sh", "-c", f"{shlex.join(words)}; dumpsys thermalservice"])

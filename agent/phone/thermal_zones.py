@@ -98,11 +98,11 @@ _PLACES = {
 _TABLE = {place: re.compile(rf"({names}){_END}") for place, names in _PLACES.items()}
 # Plausible when a phone is probed: °C at the processor, and at every other part.
 _DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
-# Drivers start with one of these; it tells nothing where all sensors show whole degrees.
+# Drivers start with one of these; not conclusive where all sensors show whole degrees.
 _DEFAULT_RAWS, _DEFAULT_SHARED_BY, _FINE_ZONES = {25000, 27000}, 3, 3
 # Xiaomi's thermistor beside the SoC; Tegra's CPU-therm is on the die.
 _BESIDE_SOC = {"cpu_therm", "cpu-therm"}
-_LAST_BATTERY = {"bms"}  # of some phones it shows 25 degrees forever
+_LAST_BATTERY = {"bms"}  # on some phones it always shows 25 degrees
 _OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
 # Between a sensor and the battery of the same phone; a CPU is never much colder than its battery.
 CPU_BELOW_BATTERY_K, _BODY_OFF_BATTERY_K = 15.0, 25.0

@@ -9,7 +9,7 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.faults import BatteryLow
 
 MARGIN_PCT = 1  # so that the cooldown that follows does not end below the minimum again
-NO_RISE_S = 1200.0  # phone seconds; a charger that gives nothing in this time gives nothing
+NO_RISE_S = 1200.0  # phone seconds without a higher level, after which charging has failed
 POLL_S = 60.0  # phone seconds
 
 

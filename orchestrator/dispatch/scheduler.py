@@ -183,7 +183,7 @@ class Scheduler:
 
     def tick(self) -> int:
         """Read heartbeats; renew, expire, dispatch; return the number of jobs that were sent."""
-        # Before anything that can hang: what follows is true of this moment.
+        # Read before any call that can block: the heartbeats are those of this moment.
         moment, now = time.monotonic(), time.time()
         readings = self._broker.host_readings()
         self._polled_at = moment

@@ -81,8 +81,8 @@ class FrugalPolicy:
 
 
 def _reason(state: RoundState, index: int, end_s: float) -> str:
-    """List what mattered for one phone."""
-    factors = [f"at most {end_s:.3g} s"]
+    """Return the factors of the choice of one phone, as text."""
+    factors = [f"takes at most {end_s:.3g} s"]
     if state.heat[index] > 0.1:
         factors.append(f"{state.heat[index]:.0%} hot")
     if state.times_chosen[index]:

@@ -172,7 +172,7 @@ def _store_announcement(
     same = phone.c.serial == facts.serial
     owner = connection.execute(select(phone.c.host).where(same)).scalar()
     if owner not in (None, host) and owner in claims().get(facts.serial, ()):
-        # Perhaps it has just been moved: its new host repeats this until the old one lets go.
+        # It may have just moved: the new host repeats this until the old one stops listing it.
         result.refused.append((host, f"{facts.serial} is connected to {owner}"))
         result.deferred.add(announcement.parcel_id)
         return
