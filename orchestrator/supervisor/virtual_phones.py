@@ -40,9 +40,8 @@ def virtual_phones(
     ready.unlink(missing_ok=True)
     options: list[str | Path] = [*profiles, "--count", str(count), "--speed", str(speed)]
     options += ["--mischief", mischief] if mischief else []
-    command = service_command(
-        "virtual", "up", *options, "--journal", folder / "journal", "--ready-file", ready
-    )
+    options += ["--journal", folder / "journal", "--control", folder, "--ready-file", ready]
+    command = service_command("virtual", "up", *options)
     process = ServiceProcess("virtual", command, lab.log_file("virtual"))
     try:
         process.start()

@@ -169,7 +169,7 @@ def test_a_phone_without_mischief_has_no_injector(bench: InjectionBench) -> None
 
 
 def test_faults_from_a_script_and_over_the_socket(host: AdbHost, tmp_path: Path) -> None:
-    script, control = tmp_path / "trouble.toml", tmp_path / "control"
+    script, control = tmp_path / "trouble.toml", tmp_path / ("control" * 20)
     script.write_text('[[mischief]]\nkind = "battery_drains"\npercent = 5\n')
     config = FleetConfig(
         ("meizu-16t",), speed=100, journal=tmp_path, mischief=script, control=control
@@ -191,11 +191,13 @@ def test_faults_from_a_script_and_over_the_socket(host: AdbHost, tmp_path: Path)
         refused = CliRunner().invoke(
             virtual, ["mischief", "add", "--control", str(control), "hang", "--phone", "nobody"]
         )
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         with pytest.raises(InvalidMischief) as caught:
             send_control_request(control, {"action": "dance"})
         assert caught.value.key == "action"
         host.adb("disconnect", address.address)
+    missed = CliRunner().invoke(virtual, ["mischief", "list", "--control", str(control)])
+    assert (missed.exit_code, "no virtual phones can be reached" in missed.output) == (4, True)
     events = [json.loads(event) for event in (tmp_path / f"{address.serial}.jsonl").open()]
     assert "mischief_start" in [event["event"] for event in events]
 

@@ -1,5 +1,6 @@
 """`farm virtual mischief`: injects faults into running virtual phones, lists and clears them."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -11,12 +12,15 @@ from workloads.cli_options import COUNT, FiniteRange
 SECONDS = FiniteRange(0, 1e9, max_open=True)
 Command = TypeVar("Command", bound=Callable[..., object])
 
+NOT_REACHED = 4  # the exit code
 CONTROL = click.option(
     "--control",
-    required=True,
+    default=lambda: Path(os.environ.get("FARM_LAB", "lab"), "virtual"),
+    show_default="lab/virtual",
     envvar="FARM_VIRTUAL_CONTROL",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory that the phones were started with (farm virtual up --control).",
+    help="Directory that the phones were started with (farm virtual up --control). The phones of a "
+    "lab use 'virtual' in the lab folder.",
 )
 
 
@@ -43,7 +47,7 @@ def mischief() -> None:
     \b
     Examples:
       farm virtual mischief kinds
-      farm virtual mischief add hang --control DIR for_host=5
+      farm virtual mischief add hang for_host=5
     """
 
 
@@ -103,8 +107,8 @@ def add(
 
     \b
     Examples:
-      farm virtual mischief add unplug --control DIR --at run@50% for_host=3
-      farm virtual mischief add sensor --control DIR value=frozen zone='cpu*'
+      farm virtual mischief add unplug --at run@50% for_host=3
+      farm virtual mischief add sensor value=frozen zone='cpu*'
     """
     entry: dict[str, object] = {}
     for option in options:
@@ -132,7 +136,7 @@ def list_mischief(control: Path) -> None:
 
     \b
     Example:
-      farm virtual mischief list --control DIR
+      farm virtual mischief list --control lab/virtual
     """
     faults = _request(control, {"action": "list"})["mischief"]
     assert isinstance(faults, list)
@@ -153,8 +157,8 @@ def clear(control: Path, number: int | None, phone: str | None) -> None:
 
     \b
     Examples:
-      farm virtual mischief clear 2 --control DIR
-      farm virtual mischief clear --control DIR --phone VM16T0001
+      farm virtual mischief clear 2
+      farm virtual mischief clear --phone VM16T0001
     """
     click.echo(
         f"cleared {_request(control, {'action': 'clear', 'id': number, 'phone': phone})['cleared']}"
@@ -172,7 +176,7 @@ def journal(control: Path, phone: str, lines: int) -> None:
 
     \b
     Example:
-      farm virtual mischief journal VM16T0001 --control DIR --lines 5
+      farm virtual mischief journal VM16T0001 --lines 5
     """
     import json
 
@@ -187,5 +191,12 @@ def _request(control: Path, request: Mapping[str, object]) -> dict[str, object]:
 
     try:
         return send_control_request(control, request)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{control}: {error}") from error
+    except OSError as error:
+        failure = click.ClickException(
+            f"no virtual phones can be reached in {control} ({error.strerror}); start them with "
+            "'farm up --virtual', or name their folder with --control"
+        )
+        failure.exit_code = NOT_REACHED
+        raise failure from error
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

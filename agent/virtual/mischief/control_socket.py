@@ -5,8 +5,9 @@ It is independent of adb; the program that drives the phones does not know it.
 
 import asyncio
 import json
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agent.virtual.mischief.fault_type import InvalidMischief
@@ -20,6 +21,15 @@ def socket_path(folder: Path) -> Path:
     return folder / "mischief.sock"
 
 
+def _use_address(path: Path, use: Callable[[str], object]) -> None:
+    """Use the address of a socket; a path of more than 107 bytes is none, so it is shortened."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        use(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+
+
 class ControlSocket:
     """Listens in a directory as long as the phones run."""
 
@@ -31,8 +41,10 @@ class ControlSocket:
     async def start(self) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_MAX)
+        listener = socket.socket(socket.AF_UNIX)
+        _use_address(self._path, listener.bind)
         self._path.chmod(0o600)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=_LINE_MAX)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -85,7 +97,7 @@ def send_control_request(folder: Path, request: Mapping[str, object]) -> dict[st
     """Send one request to the phones whose control socket is in a directory."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
-        connection.connect(str(socket_path(folder)))
+        _use_address(socket_path(folder), connection.connect)
         connection.sendall(json.dumps(request).encode() + b"\n")
         reply = connection.makefile("rb").readline()
     response = json.loads(reply)
