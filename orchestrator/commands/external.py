@@ -48,7 +48,7 @@ def list_all(as_json: bool) -> None:
     "--python",
     default="python3",
     show_default=True,
-    help="Python on the phone that has the engine's package, for an engine in Python.",
+    help="Python on the phone, for a program or an engine in Python; it must have the packages.",
 )
 @click.option(
     "--program",
@@ -84,7 +84,7 @@ def new(name: str, engine: str, python: str, programs: tuple[Path, ...], folder:
     elif len(programs) > 1:
         raise click.UsageError("only an --engine takes several programs")
     else:
-        written = write_manifest(name, folder, next(iter(programs), None))
+        written = write_manifest(name, folder, next(iter(programs), None), python)
     for file in written:
         click.echo(str(file))
     used = " ".join(str(file) for file in (*written[1:], *programs))

@@ -79,7 +79,7 @@ parameters:
 # How it is started. A name in braces is the path of a file on the phone, a parameter, or what the
 # protocol asks for: threads, warmup, steps, seconds, max_seconds.
 # Write the options of your program here.
-command: [{shell}"{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}", "{{seconds}}"]
+command: [{interpreter}"{{{program}}}", "{{batch_size}}", "{{threads}}", "{{steps}}", "{{seconds}}"]
 
 samples_per_step: batch_size
 
@@ -128,7 +128,9 @@ def write_model(name: str, models: Path) -> Path:
     return file
 
 
-def write_manifest(name: str, folder: Path, program: Path | None) -> list[Path]:
+def write_manifest(
+    name: str, folder: Path, program: Path | None, python: str = "python3"
+) -> list[Path]:
     """Write the manifest of an external program, and a program if none is given."""
     written = []
     if program is None:
@@ -140,18 +142,30 @@ def write_manifest(name: str, folder: Path, program: Path | None) -> list[Path]:
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
     digest = _digest_of(program)
-    with program.open("rb") as stream:
-        is_script = re.match(rb"#!.*sh\b", stream.readline(200)) or program.suffix == ".sh"
     text = MANIFEST.format(
         name=name,
         program=program.name,
         path=program,
         digest=digest,
-        shell="sh, " if is_script else "",  # a built program is started itself
+        interpreter=_interpreter(program, python),
     )
     manifest = folder / f"{name}.yaml"
     write_new(manifest, text)
     return [manifest, *written]
+
+
+def _interpreter(program: Path, python: str) -> str:
+    """Return the first word of the command of a script; a built program is started itself."""
+    with program.open("rb") as stream:
+        first = stream.readline(200)
+    if program.suffix == ".py" or re.match(rb"#!.*python", first):
+        return f"{_python_word(python)}, "
+    return "sh, " if program.suffix == ".sh" or re.match(rb"#!.*sh\b", first) else ""
+
+
+def _python_word(python: str) -> str:
+    path = str(Path(python).absolute()) if "/" in python else python
+    return json.dumps(path.replace("{", "{{").replace("}", "}}"))
 
 
 def write_engine(
@@ -162,9 +176,7 @@ def write_engine(
         files = " and ".join(engine.needed) or "no --program"
         raise InvalidRequest(f"this engine needs {files}; pass --program once for each")
     text = re.sub(r"(?m)^name: .*$", f"name: {name}", engine.text, count=1)
-    path = str(Path(python).absolute()) if "/" in python else python
-    word = json.dumps(path.replace("{", "{{").replace("}", "}}"))
-    text = text.replace("command: [python3,", f"command: [{word},", 1)
+    text = text.replace("command: [python3,", f"command: [{_python_word(python)},", 1)
     for file, program in zip(engine.needed, programs, strict=True):
         digest = _digest_of(program)
         text = re.sub(rf"(?m)^  {re.escape(file)}: .*$", f"  {file}: {digest}", text, count=1)

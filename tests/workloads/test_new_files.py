@@ -69,15 +69,16 @@ def test_a_new_manifest_is_valid_and_its_program_prints_what_it_says(tmp_path: P
     assert changed_files(manifest.read_text(), tmp_path) == {"my-engine.sh": digest}
 
 
-def test_a_built_program_is_started_itself_and_a_script_by_the_shell(tmp_path: Path) -> None:
+def test_a_built_program_is_started_itself_and_a_script_by_its_interpreter(tmp_path: Path) -> None:
     for name, content, start in (
         ("engine", b"\x7fELF", '["{engine}", '),
         ("tool", b"#!/system/bin/sh\n", '[sh, "{tool}", '),
-        ("bench.py", b"#!/usr/bin/env python3\n", '["{bench.py}", '),
+        ("bench", b"#!/usr/bin/env python3\n", '["/opt/python", "{bench}", '),
+        ("train.py", b"import time\n", '["/opt/python", "{train.py}", '),
     ):
         program = tmp_path / name
         program.write_bytes(content)
-        (manifest,) = write_manifest(f"my-{program.stem}", tmp_path, program)
+        (manifest,) = write_manifest(f"my-{program.stem}", tmp_path, program, "/opt/python")
         assert f"\ncommand: {start}" in manifest.read_text()
     (tmp_path / "my tool").write_bytes(b"x")
     with pytest.raises(InvalidRequest, match="'my tool' is not a plain file name"):
