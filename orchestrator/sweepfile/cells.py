@@ -228,7 +228,7 @@ class CellReader:
         mapping = self.reader.mapping(value.node, path, "{cores: big4, freq: high}")
         if mapping is None:
             return {}
-        self.reader.refuse_unknown(mapping, settable, path)
+        self.reader.refuse_unknown(mapping, settable, path, conditions=CONDITIONS)
         return {
             key: self.value(key, entry.node, f"{path}.{key}")
             for key, entry in mapping.entries.items()
@@ -281,7 +281,7 @@ class CellReader:
 
 def read_axes(cells: CellReader, matrix: MappingNode) -> tuple[MatrixAxis, ...]:
     """Read the axes of the matrix except `workload`, which is read first: it defines the others."""
-    cells.reader.refuse_unknown(matrix, cells.axes, "matrix", "axis")
+    cells.reader.refuse_unknown(matrix, cells.axes, "matrix", "axis", CONDITIONS)
     known = set(cells.axes) - {WORKLOAD}
     axes = tuple(
         cells.axis(entry, f"matrix.{name}")

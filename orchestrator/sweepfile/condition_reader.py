@@ -81,8 +81,8 @@ def _check_bounds(
         return value
     unit = " s" if field.endswith("_s") else ""
     lower = f"more than {bounds['gt']:g}" if "gt" in bounds else f"{bounds['ge']:g}"
-    allowed = f"use {lower} to {bounds['le']:g}{unit}"
-    reader.refuse(node, path, f"{value:g}{unit} is out of range; {allowed}")
+    allowed = f"use {lower} to {bounds['le']:.15g}{unit}"
+    reader.refuse(node, path, f"{value:.15g}{unit} is out of range; {allowed}")
     return None
 
 

@@ -232,15 +232,24 @@ class NodeReader:
         return float(number) / 100
 
     def refuse_unknown(
-        self, mapping: MappingNode, known: Collection[str], path: str = "", what: str = "key"
+        self,
+        mapping: MappingNode,
+        known: Collection[str],
+        path: str = "",
+        what: str = "key",
+        conditions: Collection[str] = (),
     ) -> None:
-        """Record every unknown key, with the one that was probably meant."""
+        """Record every unknown key, with the one that was probably meant.
+
+        Those of `conditions` are keys too, but only under `conditions`.
+        """
         for entry in mapping.entries.values():
             if entry.key not in known:
                 prefix = f"{path}: " if path else ""
-                shown = safe_text(entry.key, 60)
-                text = f"{prefix}unknown {what} '{shown}'; {_hint(entry.key, known)}"
-                self.problems.add(entry.location, text)
+                text = f"unknown {what} '{safe_text(entry.key, 60)}'; {_hint(entry.key, known)}"
+                if entry.key in conditions:
+                    text = f"'{entry.key}' has one value per sweep; set it under 'conditions'"
+                self.problems.add(entry.location, prefix + text)
 
     def _is_sexagesimal(self, scalar: ScalarNode, path: str, hint: str) -> bool:
         if not (scalar.plain and _SEXAGESIMAL.fullmatch(scalar.text)):

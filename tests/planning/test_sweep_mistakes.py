@@ -83,6 +83,11 @@ bad.yaml:10:1: duplicate key 'repeat' (first at line 5); YAML would silently kee
         ),
         # a parameter that another workload has
         ("matrix: {m: [3]}", 10, "matrix: unknown axis 'm'"),
+        (
+            "matrix: {token_budget: [9]}",
+            10,
+            "matrix: 'token_budget' has one value per sweep; set it",
+        ),
         ("matrix: {batch_size: [4097]}", 23, "matrix.batch_size[0]: 4097 is out of range"),
         ("matrix: {batch_size: 4}", 22, "matrix.batch_size: this is not a list"),
         ("matrix: {batch_size: []}", 22, "matrix.batch_size: the list is empty"),
