@@ -55,6 +55,12 @@ def text_file(content: bytes, text_length: int, samples: int) -> bytes:
     )
 
 
+def sample_count(content: bytes) -> int:
+    """Return the number of samples in a data file."""
+    column = _COLUMN.search(content.partition(b"\nend\n")[0].decode())
+    return int(column[2]) if column else 0
+
+
 def pack(columns: Sequence[FileColumn]) -> bytes:
     """Return a data file: a header, then each column at a multiple of 64 bytes."""
     lines = ["farmhand-data 1"]

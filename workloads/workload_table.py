@@ -286,7 +286,7 @@ def _language() -> Iterator[Workload]:
         "GPT-2's architecture with tied output, AdamW (weight decay 0.01, gradients clipped to a "
         "norm of 1), on generated text that can be learned, of 256 or 2048 tokens. "
     )
-    micro = Parameter("micro_batches", 1, 1, 16, "batches per update of the parameters")
+    micro = Parameter("micro_batches", 1, 1, 16, "batches per step and update")
     parameters = (_batch(4), _text_length(128, 8, 512), micro)
     rank = Parameter("lora_rank", 8, 1, 64, "rank of the adapters")
     mlp = Parameter("lora_mlp", 0, 0, 1, "1: adapters in the MLP as well")

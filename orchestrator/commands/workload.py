@@ -20,6 +20,7 @@ from workloads.text import safe_text
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
+    from workloads.catalogue import Case
     from workloads.workload import Workload
 
 _WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_workload)
@@ -121,7 +122,8 @@ def fit(
 ) -> None:
     """Find the largest batch that fits into a memory budget.
 
-    With several workloads or values of a parameter, print a table.
+    With several workloads or values of a parameter, print a table. A parameter applies to the
+    workloads that have it.
 
     \b
     Examples:
@@ -129,7 +131,7 @@ def fit(
       farm workload fit decoder-15m decoder-15m-lora --memory 1GB --with text_length=128,512
     """
     from kernels.plan_memory import PHONE_CORES, needed_with_threads
-    from workloads.catalogue import bind, thread_count
+    from workloads.catalogue import thread_count
     from workloads.memory_budget import BATCH, fit_batch
     from workloads.units import parse_bytes
 
@@ -137,23 +139,47 @@ def fit(
         budget = parse_bytes(memory)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    choices = [
-        [_parse_parameter(f"{name}={value}") for value in values.split(",")]
-        for name, _, values in (text.partition("=") for text in given)
-    ]
-    if any(name == BATCH for values in choices for name, _ in values):
+    choices = _parse_choices(given)
+    if BATCH in choices:
         raise InvalidRequest(f"{BATCH} is what this command finds; leave it out")
     rows: list[dict[str, Any]] = []
-    for name, chosen in product(names, map(dict, product(*choices))):
-        count = threads or thread_count(bind(name, chosen), PHONE_CORES)
+    for case in _chosen_cases(names, choices):
+        count = threads or thread_count(case, PHONE_CORES)
+        chosen = {key: case.parameters.get(key) for key in choices}
         needs = partial(needed_with_threads, threads=count)
-        batch, needed = fit_batch(name, budget, chosen, needs)
-        row = {"workload": name, **chosen, "threads": count, "budget_bytes": budget}
+        batch, needed = fit_batch(case.workload, budget, case.parameters, needs)
+        row = {"workload": case.workload, **chosen, "threads": count, "budget_bytes": budget}
         rows.append(row | {BATCH: batch, "needed_bytes": needed})
     if as_json:
         print_json(rows if len(rows) > 1 else rows[0])
     else:
         _print_fits(rows)
+
+
+def _parse_choices(given: tuple[str, ...]) -> dict[str, list[int]]:
+    """Return the distinct values of every parameter."""
+    choices: dict[str, list[int]] = {}
+    for text in given:
+        name, _, values = text.partition("=")
+        for value in values.split(","):
+            number = _parse_number(value, text)
+            if number not in choices.setdefault(name, []):
+                choices[name].append(number)
+    return choices
+
+
+def _chosen_cases(names: tuple[str, ...], choices: dict[str, list[int]]) -> "Iterator[Case]":
+    """Yield every combination of values for every workload, of the parameters that it has."""
+    from workloads.catalogue import bind
+
+    defaults = {name: bind(name, {}).parameters for name in names}
+    for key, values in choices.items():
+        if not any(key in parameters for parameters in defaults.values()):
+            bind(names[0], {key: values[0]})  # raises InvalidRequest
+    for name, parameters in defaults.items():
+        own = [[(key, value) for value in choices[key]] for key in choices if key in parameters]
+        for chosen in product(*own):
+            yield bind(name, dict(chosen))
 
 
 def _print_fits(rows: list[dict[str, Any]]) -> None:
@@ -170,7 +196,10 @@ def _print_fits(rows: list[dict[str, Any]]) -> None:
     print_table(
         [*list(rows[0])[:-3], "largest batch", "needs"],
         [
-            [*list(row.values())[:-3], row[BATCH] or "none", format_bytes(row["needed_bytes"])]
+            [
+                *("-" if value is None else value for value in list(row.values())[:-3]),
+                *(row[BATCH] or "none", format_bytes(row["needed_bytes"])),
+            ]
             for row in rows
         ],
     )
@@ -178,9 +207,13 @@ def _print_fits(rows: list[dict[str, Any]]) -> None:
 
 def _parse_parameter(text: str) -> tuple[str, int]:
     name, _, value = text.partition("=")
-    if re.fullmatch("[0-9]{1,18}", value) is None:
+    return name, _parse_number(value, text)
+
+
+def _parse_number(value: str, text: str) -> int:
+    if re.fullmatch("[0-9]{1,40}", value) is None:
         raise InvalidRequest(f"'{safe_text(text, 60)}' is not NAME=N with a whole number N")
-    return name, int(value)
+    return int(value)
 
 
 @workload.command("new")
@@ -258,21 +291,25 @@ def add_dataset(
       farm workload add-dataset mnist ~/mnist
       farm workload add-dataset text book.txt
     """
-    from workloads.dataset_files import data_file, text_file
+    from workloads.dataset_files import data_file, sample_count, text_file
     from workloads.protocol.base import digest_of_bytes
+    from workloads.units import count_text
 
     if kind == "text":
         with open_input(path) as stream:
             content = text_file(stream.read(samples * text_length + 1), text_length, samples)
     else:
         content = data_file(kind, _read_files(kind, path), samples)
-    digest = digest_of_bytes(content)
+    digest, count = digest_of_bytes(content), sample_count(content)
     _add(connect(lab_folder), digest, BytesIO(content))
     if as_json:
-        print_json({"data": digest, "bytes": len(content)})
+        print_json({"data": digest, "bytes": len(content), "samples": count})
         return
+    chosen = f", with: {{text_length: {text_length}}}" if kind == "text" else ""
     example = {"mnist": "lenet", "text": "decoder-1m"}.get(kind)
-    click.echo(f"workload: {{use: {example}, data: {digest}}}" if example else digest)
+    click.echo(f"workload: {{use: {example}, data: {digest}{chosen}}}" if example else digest)
+    used = f" of {text_length} bytes, from a text of {path.stat().st_size:,}" if chosen else ""
+    click.echo(f"The data set has {count_text(count, 'sample')}{used}.", err=True)
 
 
 def _read_files(kind: str, folder: Path) -> dict[str, bytes]:

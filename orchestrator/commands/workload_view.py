@@ -40,6 +40,7 @@ def workload_json(case: Case) -> dict[str, Any]:
         "digest": case.digest,
         "training": cost.training,
         "model_parameters": cost.parameters,
+        "trained_parameters": _trained_parameters(step),
         "macs_per_step": cost.macs,
         "flops_per_step": cost.flops,
         "operations": len(cost.ops),
@@ -62,7 +63,11 @@ def workload_lines(case: Case) -> Iterator[str]:
     if workload.parameters:
         yield ""
     if cost.parameters:
-        yield _line("parameters", f"{cost.parameters:,}")
+        trained = _trained_parameters(step)
+        part = (
+            f", {trained:,} of them trained" if cost.training and trained < cost.parameters else ""
+        )
+        yield _line("parameters", f"{cost.parameters:,}{part}")
     if cost.macs:
         macs = cost.macs // max(cost.samples_per_step, 1)
         yield _line("multiply-adds", f"{_engineering(macs)} per sample, forward")
@@ -91,6 +96,14 @@ def _models(step: Step) -> list[Model]:
             return [step.model]
         case _:
             return []
+
+
+def _trained_parameters(step: Step) -> int:
+    """Count the parameters that a step changes; those that passes share are counted once."""
+    models = (one.trained_model for one in step.passes) if isinstance(step, TrainingStep) else ()
+    pairs = ((model, node) for model in models for node in model.nodes)
+    counts = {node.name: count for model, node in pairs if (count := model.trainable_count(node))}
+    return sum(counts.values())
 
 
 def _optimizers(step: Step) -> list[str]:

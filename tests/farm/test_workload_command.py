@@ -50,6 +50,13 @@ def test_a_workload_is_shown_with_its_cost() -> None:
     assert memory["planned"] == pytest.approx(5.8e9, rel=0.1)
 
 
+def test_adapters_are_counted_apart_from_what_is_frozen() -> None:
+    lora = json.loads(run("show", "decoder-15m-lora", "--json"))
+    assert lora["trained_parameters"] * 4 == lora["memory_bytes"]["gradient"]
+    assert "parameters      15,179,520, 147,456 of them trained" in run("show", "decoder-15m-lora")
+    assert "parameters      15,032,064\n" in run("show", "decoder-15m")
+
+
 def test_a_parameter_can_be_set() -> None:
     text = run("show", "resnet50", "--with", "image_size=64")
     assert "  image_size          64   32 to 512: pixels per side" in text
@@ -85,6 +92,14 @@ def test_batches_by_way_of_training_and_length() -> None:
     assert len(run("fit", *words).splitlines()) == 5
 
 
+def test_a_parameter_applies_to_the_workloads_that_have_it() -> None:
+    words = ("decoder-1m", "decoder-1m-lora", "--memory", "100MB", "--with", "text_length=8")
+    rows = json.loads(run("fit", *words, *("--with", "lora_rank=1,64,1"), "--json"))
+    assert [row["lora_rank"] for row in rows] == [None, 1, 64]
+    table = run("fit", *words, "--with", "lora_rank=64").splitlines()
+    assert [line.split("\t")[2] for line in table] == ["lora_rank", "-", "64"]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -92,6 +107,10 @@ def test_batches_by_way_of_training_and_length() -> None:
         (("lenet", "--memory", "much"), "'much' is not an amount of memory; use for example 512MB"),
         (("lenet", "--memory", "9" * 400 + "GB"), "'9+…' is not an amount of memory"),
         (("lenet", "--memory", "1GB", "--with", "batch=1"), "has no parameter 'batch'"),
+        (
+            ("decoder-1m", "--memory", "1GB", "--with", "text_length=" + "9" * 30),
+            "8 to 512, got 99",
+        ),
         (("lenet", "--memory", "1GB", "--with", "batch_size=1"), "is what this command finds"),
         (("lenet", "--memory", "1GB", "--with", "x=" + "9" * 5000), "is not NAME=N"),
     ],
