@@ -168,6 +168,8 @@ def check_length(run: RunObservation) -> Iterator[Reason]:
         yield Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=done.steps, requested=launch.steps)
     if seconds < LENGTH_TOLERANCE * min(launch.seconds, launch.max_seconds):
         yield Reason.void(ReasonCode.TOO_SHORT, seconds=seconds, requested_s=launch.seconds)
+    if (resume := run.output.resume) is not None:
+        yield Reason.remark(ReasonCode.CONTINUED, step=resume.step, seconds=run.span_s)
 
 
 def check_steady_state(run: RunObservation) -> Iterator[Reason]:

@@ -25,6 +25,7 @@ _ANSWERS = {
     "too_large": "no: too large",
     "not_survived": "no: it is killed",
     "not_text": "not a language model",
+    "not_training": "not a training",
     "not_measured": "not measured",
 }
 
@@ -62,9 +63,7 @@ def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_j
     if as_json:
         print_json(asdict(answer))
         return 0
-    names = {(item.phone, _workload(item)) for item in answer.forecasts}
-    is_short = len(names) == len(answer.forecasts)  # the workload alone tells the cases apart
-    rows = [_cells(item, answer.tokens, is_short) for item in answer.forecasts]
+    rows = [_cells(item, answer.tokens) for item in answer.forecasts]
     code = print_list(HEADINGS, rows, "this sweep has no runs")
     able = {item.phone for item in answer.forecasts if item.feasibility == "yes"}
     phones = count_text(len({item.phone for item in answer.forecasts}), "phone")
@@ -77,30 +76,39 @@ def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_j
     return code
 
 
-def _workload(item: "TrainingForecast") -> str:
-    return item.case.partition(" ")[0]
-
-
-def _cells(item: "TrainingForecast", budget: int, is_short: bool) -> tuple[str, ...]:
-    case = _workload(item) if is_short else item.case
-    note = f": {safe_text(item.note, 200)}" if item.note else ""
-    lost = f", {item.lost_s:.0f} s lost" if item.lost_s is not None else ""
+def _cells(item: "TrainingForecast", budget: int) -> tuple[str, ...]:
     return (
-        *(item.phone, item.model, case, _ANSWERS[item.feasibility] + note),
+        *(item.phone, item.model, item.case, _answer_text(item)),
         "" if item.memory_share is None else f"{100 * item.memory_share:.1f} %",
         "" if item.tokens_per_s is None else f"{item.tokens_per_s:,.0f}",
         "" if item.hours is None else f"{item.hours:.1f}",
         _energy_text(item),
-        f"{count_text(item.interruptions, 'time')}{lost}" if item.interruptions else "never",
+        _interruptions_text(item),
         _loss_text(item, budget),
         item.source,
     )
 
 
+def _answer_text(item: "TrainingForecast") -> str:
+    is_some = item.feasibility == "not_survived" and item.runs_lost < item.runs
+    some = f" in {item.runs_lost} of {item.runs} runs" if is_some else ""
+    note = f": {safe_text(item.note, 200)}" if item.note else ""
+    return _ANSWERS[item.feasibility] + some + note
+
+
+def _interruptions_text(item: "TrainingForecast") -> str:
+    if not item.interruptions:
+        return "" if item.hours is None else "never"
+    last = " by the last" if item.interruptions > 1 else ""
+    lost = "" if item.lost_s is None else f", {item.lost_s:.0f} s lost{last}"
+    since = "" if item.measured_s is None else f", {item.measured_s / 60:.1f} min measured since"
+    return count_text(item.interruptions, "time") + lost + since
+
+
 def _energy_text(item: "TrainingForecast") -> str:
     if item.hours is None:
         return ""
-    return "no meter" if item.energy_j is None else f"{item.energy_j / 1000:,.1f} kJ"
+    return "not measured" if item.energy_j is None else f"{item.energy_j / 1000:,.1f} kJ"
 
 
 def _loss_text(item: "TrainingForecast", budget: int) -> str:
@@ -111,4 +119,6 @@ def _loss_text(item: "TrainingForecast", budget: int) -> str:
         return f"{item.loss:.3g}"
     if not item.has_loss:
         return "none: a virtual phone does not train" if item.simulated else "none reported"
+    if (item.tokens_trained or 0) >= budget:
+        return "reached, but not recorded"
     return f"after {item.tokens_trained or 0:,.0f} of {budget:,} tokens: not reached"

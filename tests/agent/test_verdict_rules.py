@@ -205,8 +205,11 @@ def test_what_was_measured_before_a_resume_counts_for_the_length() -> None:
     for total_s, expected in ((8.1, Validity.VALID), (2.5, Validity.VOID)):
         run = with_done(ns=int(total_s * 1e9))
         output = output_of([a_window(2.0)])
-        output.resume = ResumeRecord(step=0, t_ns=0, same_cores=True, lost_ns=0)
-        assert judge(replace(run, output=output)).validity is expected
+        output.resume = ResumeRecord(step=9, t_ns=0, same_cores=True, lost_ns=0)
+        verdict = judge(replace(run, output=output))
+        assert verdict.validity is expected
+        (remark,) = (each for each in verdict.reasons if each.code is ReasonCode.CONTINUED)
+        assert "of step 9; times, heat and energy are of the 2 s since then" in remark.text
 
 
 @pytest.mark.parametrize(

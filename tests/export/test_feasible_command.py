@@ -17,10 +17,20 @@ from tests.analysis.builders import EXTRAPOLATED, endurance
 from tests.stored_runs import store_runs
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
-from workloads.protocol.faults import Fault, Killed, TrainingKilled
+from workloads.protocol.faults import (
+    DiesLater,
+    FarmError,
+    Fault,
+    Killed,
+    LeaseLost,
+    Restarted,
+    TooHot,
+    TrainingKilled,
+    Unreachable,
+)
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.stage import Stage
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 BUDGET = 512 * 3600 * 8  # at one step of 512 tokens per second: exactly eight hours
 
@@ -29,8 +39,9 @@ def trained(serial: str, last_minute_ms: float, **changes: Any) -> MeasuredRun:
     """Build half an hour of a decoder of 15 M parameters, 512 tokens per step."""
     figures = {"tokens_per_s": 900.0, "memory_share": 0.1, "energy_per_token_mj": 2.0}
     condition = {"token_budget": BUDGET, **changes.pop("condition", {})}
+    workload = changes.pop("workload", "decoder-15m")
     return endurance(
-        serial, last_minute_ms, workload="decoder-15m", condition=condition, **(figures | changes)
+        serial, last_minute_ms, workload=workload, condition=condition, **(figures | changes)
     )
 
 
@@ -41,6 +52,11 @@ def outcome(run: MeasuredRun, **changes: Any) -> RunOutcome:
         *(Validity.VALID, MemoryOutcome.FITS, None, None, ""),
     )
     return replace(base, **changes)
+
+
+def fault_of(kind: type[FarmError], stage: Stage = Stage.RUN) -> Fault:
+    """Build the fault of an attempt."""
+    return Fault(blame=kind.blame, kind=kind.kind, stage=stage, text=kind.kind)
 
 
 def test_hours_and_joules_extend_what_the_last_minute_showed() -> None:
@@ -54,22 +70,67 @@ def test_hours_and_joules_extend_what_the_last_minute_showed() -> None:
 
 def test_a_kill_that_was_survived_is_counted_and_one_that_was_not_is_the_answer() -> None:
     run = trained("a", 500.0, resume_lost_s=41.0)
-    fault = Fault(
-        blame=TrainingKilled.blame, kind=TrainingKilled.kind, stage=Stage.RUN, text="killed"
-    )
+    fault = fault_of(TrainingKilled)
     (survived,) = forecast_training([run], [outcome(run)], {run.trial: [fault]}, {}, BUDGET, 8)
     assert (survived.feasibility, survived.interruptions, survived.lost_s) == ("yes", 1, 41.0)
     lost = outcome(run, state=RunState.FAILED, memory_outcome=None, fault=fault)
     (died,) = forecast_training([], [lost], {run.trial: [fault]}, {}, BUDGET, 8)
-    assert (died.feasibility, died.note) == (Feasibility.NOT_SURVIVED, "killed")
+    assert (died.feasibility, died.note) == (Feasibility.NOT_SURVIVED, "training_killed")
+
+
+def test_a_training_that_is_lost_in_one_repeat_is_not_feasible() -> None:
+    run = trained("a", 500.0)
+    lost = outcome(run, state=RunState.FAILED, memory_outcome=None, fault=fault_of(Restarted))
+    for outcomes in ([outcome(run), lost], [lost, outcome(run)]):
+        (forecast,) = forecast_training([run], outcomes, {}, {}, BUDGET, 8)
+        assert forecast.feasibility is Feasibility.NOT_SURVIVED
+        assert (forecast.runs, forecast.runs_lost, forecast.hours) == (2, 1, 4.0)
+
+
+def test_the_speed_is_that_of_whole_runs_where_there_are_any() -> None:
+    continued = Reason.remark(ReasonCode.CONTINUED, step=9, seconds=90.0)
+    cool = trained("a", 250.0, reasons=(continued,))
+    (forecast,) = forecast_training([cool], [outcome(cool)], {}, {}, BUDGET, 8)
+    assert (forecast.hours, forecast.measured_s) == (2.0, 90.0)
+    runs = [cool, trained("a", 500.0)]
+    (forecast,) = forecast_training(runs, [outcome(run) for run in runs], {}, {}, BUDGET, 8)
+    assert (forecast.hours, forecast.measured_s) == (4.0, None)
+
+
+def test_only_the_ends_of_a_training_are_interruptions() -> None:
+    run = trained("a", 500.0)
+    ended = [fault_of(kind) for kind in (DiesLater, Restarted, TooHot)]
+    before = [fault_of(Unreachable, Stage.COOL), fault_of(LeaseLost)]
+    faults = {run.trial: ended + before}
+    (forecast,) = forecast_training([run], [outcome(run)], faults, {}, BUDGET, 8)
+    assert forecast.interruptions == 3
+    lost = outcome(run, state=RunState.FAILED, memory_outcome=None, fault=ended[-1])
+    (forecast,) = forecast_training([], [lost], faults, {}, BUDGET, 8)
+    assert (forecast.feasibility, forecast.interruptions) == (Feasibility.NOT_SURVIVED, 3)
+    away = outcome(run, state=RunState.FAILED, memory_outcome=None, fault=before[0])
+    (forecast,) = forecast_training([], [away], faults, {}, BUDGET, 8)
+    assert (forecast.feasibility, forecast.note) == (Feasibility.NOT_MEASURED, "unreachable")
+
+
+def test_cases_are_told_apart_by_what_differs() -> None:
+    runs = [trained("a", 500.0, condition={"cores": cores}) for cores in ("big2", "all4")]
+    forecasts = forecast_training(runs, [outcome(run) for run in runs], {}, {}, BUDGET, 8)
+    assert [each.case for each in forecasts] == ["decoder-15m cores=all4", "decoder-15m cores=big2"]
+
+
+def test_a_loss_is_that_of_the_budget_asked_for() -> None:
+    run = trained("a", 500.0, loss_last=2.0, loss_at_budget=2.2, tokens_trained=2.0 * BUDGET)
+    for tokens, loss in ((BUDGET, 2.2), (BUDGET + 1, None)):
+        (forecast,) = forecast_training([run], [outcome(run)], {}, {}, tokens, 8)
+        assert forecast.loss == loss
 
 
 def test_memory_decides_before_speed() -> None:
     large = trained("a", 500.0, memory_share=1.2)
     (forecast,) = forecast_training([large], [outcome(large)], {}, {}, BUDGET, 8)
     assert forecast.feasibility is Feasibility.TOO_LARGE
-    fault = Fault(blame=Killed.blame, kind=Killed.kind, stage=Stage.RUN, text="no memory")
-    failed = outcome(large, state=RunState.FAILED, memory_outcome=MemoryOutcome.KILLED, fault=fault)
+    killed = {"memory_outcome": MemoryOutcome.KILLED, "fault": fault_of(Killed)}
+    failed = outcome(large, state=RunState.FAILED, **killed)
     (forecast,) = forecast_training([], [failed], {}, {}, BUDGET, 8)
     assert (forecast.feasibility, forecast.note) == (Feasibility.TOO_LARGE, "killed")
 
@@ -94,6 +155,9 @@ def test_a_workload_without_tokens_is_not_a_model_of_text() -> None:
     (forecast,) = forecast_training([run], [outcome(run)], {}, {}, BUDGET, 8)
     assert (run.case, forecast.feasibility) == (bind("mlp-4", {}), Feasibility.NOT_TEXT)
     assert run.condition == Condition(protocol="endurance")
+    inference = trained("a", 500.0, workload="decoder-15m-inference")
+    (forecast,) = forecast_training([inference], [outcome(inference)], {}, {}, BUDGET, 8)
+    assert forecast.feasibility is Feasibility.NOT_TRAINING
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ class ReasonCode(StrEnum):
     # Length
     TOO_FEW_STEPS = "too_few_steps"
     TOO_SHORT = "too_short"
+    CONTINUED = "continued"
     # Disturbances
     PHONE_SLEPT = "phone_slept"
     OTHER_CORES_BUSY = "other_cores_busy"
@@ -197,6 +198,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.NOT_STEADY: "temperature and clocks did not become steady within the run",
     ReasonCode.TOO_FEW_STEPS: "{steps} steps were measured; {requested} were requested",
     ReasonCode.TOO_SHORT: "{seconds:.1f} s were measured; {requested_s:.0f} s were requested",
+    ReasonCode.CONTINUED: (
+        "the run continued from a checkpoint of step {step}; times, heat and energy are of the "
+        "{seconds:.0f} s since then"
+    ),
     ReasonCode.PHONE_SLEPT: "the phone was suspended for {seconds:.1f} s of the run",
     ReasonCode.OTHER_CORES_BUSY: "other work kept the unused cores {busy_pct:.0f} % busy",
     ReasonCode.OWN_CORES_SHARED: "other work took {busy_pct:.0f} % of the run's own cores",
