@@ -12,7 +12,13 @@ from workloads.cli_options import COUNT, FiniteRange
 SECONDS = FiniteRange(0, 1e9, max_open=True)
 Command = TypeVar("Command", bound=Callable[..., object])
 
-NOT_REACHED = 4  # the exit code
+
+class PhonesNotReached(click.ClickException):
+    """No virtual phones listen in a directory."""
+
+    exit_code = 4
+
+
 CONTROL = click.option(
     "--control",
     default=lambda: Path(os.environ.get("FARM_LAB", "lab"), "virtual"),
@@ -192,11 +198,9 @@ def _request(control: Path, request: Mapping[str, object]) -> dict[str, object]:
     try:
         return send_control_request(control, request)
     except OSError as error:
-        failure = click.ClickException(
+        raise PhonesNotReached(
             f"no virtual phones can be reached in {control} ({error.strerror}); start them with "
             "'farm up --virtual', or name their folder with --control"
-        )
-        failure.exit_code = NOT_REACHED
-        raise failure from error
+        ) from error
     except ValueError as error:
         raise click.UsageError(str(error)) from error
