@@ -1,6 +1,8 @@
 """Bring everything that a run needs to the phone before it cools: pushing files heats the phone."""
 
+import re
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from agent.collect.run_probe import RunProbe
@@ -15,6 +17,10 @@ from agent.phone.phone_paths import HOME
 from kernels.runner_builds import kernel_sources
 from workloads.catalogue import launch_for
 from workloads.protocol.messages import Job, RunId
+
+OTHER_CHECKPOINT_BYTES_MAX = 10**9  # of runs that may be repeated; 180 MB for 15 M parameters
+REMOVED_MAX = 100  # per command
+_CHECKPOINT = re.compile(r"^(\d{1,12}) (\d{1,15}) (checkpoint-[\w.-]+)$", re.MULTILINE)
 
 
 def prepare_launch(
@@ -46,8 +52,25 @@ def prepare_launch(
 
 
 def prepare_checkpoint(phone: Phone, run: RunId) -> str:
-    """Return the path of a run's checkpoint, which all its attempts share; remove older ones."""
-    path = f"{HOME}/checkpoint-{run.trial}.{run.repeat}"
-    remove = f'for file in {HOME}/checkpoint-*; do [ "$file" = {path} ] || rm -f "$file"; done'
-    phone.shell(["sh", "-c", remove])
-    return path
+    """Return the path of a run's checkpoint, which all its attempts share; limit the others.
+
+    Another run may take place between two attempts of a run, so its checkpoint is kept.
+    """
+    own = f"checkpoint-{run.trial}.{run.repeat}"
+    listing = phone.shell(["sh", "-c", f"cd {HOME} && stat -c '%Y %s %n' checkpoint-*"])
+    if surplus := surplus_checkpoints(listing.text, own):
+        phone.shell(["rm", "-f", *(f"{HOME}/{name}" for name in surplus)])
+    return f"{HOME}/{own}"
+
+
+def surplus_checkpoints(listing: str, own: str) -> list[str]:
+    """Return the oldest checkpoints of other runs, beyond the bytes that they may take."""
+    files = [(int(file[1]), int(file[2]), file[3]) for file in _CHECKPOINT.finditer(listing)]
+    others = sorted((file for file in files if file[2] != own), reverse=True)
+    totals = accumulate(size for _, size, _ in others)
+    surplus = [
+        name
+        for (_, _, name), total in zip(others, totals, strict=True)
+        if total > OTHER_CHECKPOINT_BYTES_MAX
+    ]
+    return surplus[:REMOVED_MAX]

@@ -14,6 +14,7 @@ import pytest
 from agent.deadline import Deadline
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
+from agent.launch.launch_files import prepare_checkpoint, surplus_checkpoints
 from agent.launch.launch_spec import LaunchSpec
 from agent.launch.runner_process import write_plan
 from agent.phone.adb import AdbServer
@@ -356,6 +357,8 @@ def test_a_killed_training_continues_from_its_checkpoint(
     fault = run_attempt(job, phone, context).report.fault
     assert fault is not None
     assert (fault.kind, fault.blame) == (FaultKind.TRAINING_KILLED, Blame.PHONE)
+    # Another run takes place before the next attempt.
+    prepare_checkpoint(phone, job.run.model_copy(update={"repeat": job.run.repeat + 1}))
     report = run_attempt(job, phone, context).report
     assert report.fault is None, report.fault
     metrics = {metric.name: metric.value for metric in report.metrics}
@@ -363,6 +366,17 @@ def test_a_killed_training_continues_from_its_checkpoint(
     assert report.verdict is not None
     assert report.verdict.validity is Validity.VALID, report.verdict.reasons
     assert phone.shell(["test", "-e", checkpoint]).status == 1
+
+
+def test_the_oldest_checkpoints_of_other_runs_are_removed() -> None:
+    sizes = {"a": 9 * 10**8, "b": 10**8, "c": 1, "own": 10**10}
+    listing = "".join(
+        f"{time} {size} checkpoint-{name}\n"
+        for time, (name, size) in zip((30, 20, 10, 5), sizes.items(), strict=True)
+    )
+    assert surplus_checkpoints(listing, "checkpoint-own") == ["checkpoint-c"]
+    assert surplus_checkpoints("stat: checkpoint-*: No such file\n", "checkpoint-own") == []
+    assert surplus_checkpoints("1 99999999999 checkpoint-x; reboot\n", "checkpoint-own") == []
 
 
 def test_a_reboot_is_not_blamed_on_the_runner(
