@@ -52,7 +52,7 @@ class TrainingForecast:
     hours: float | None = None
     energy_j: float | None = None
     runs: int = 0  # planned
-    runs_lost: int = 0  # those that the phone ended for good
+    runs_lost: int = 0  # those of which the phone ended every attempt
     interruptions: int = 0  # attempts that the phone ended during the training
     lost_s: float | None = None  # by the last of them
     measured_s: float | None = None  # since the last of them, if every run was interrupted
@@ -82,7 +82,7 @@ class _Trial:
 
     @property
     def lost(self) -> list[RunOutcome]:
-        """The runs that the phone ended for good."""
+        """The runs of which the phone ended every attempt."""
         failed = (outcome for outcome in self.outcomes if outcome.state is RunState.FAILED)
         return [outcome for outcome in failed if outcome.fault and _ends_training(outcome.fault)]
 
