@@ -34,6 +34,7 @@ from workloads.service_settings import HealthSettings, LogSettings, NoticeSettin
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
+_NOT_IN_URL = re.compile(r"[%?#\x00-\x20\x7f-\uffff]")
 DAYS_MAX = 10_000
 # Variables that override a setting; those that name a file are relative to the current folder.
 VARIABLES = {
@@ -264,13 +265,14 @@ def default_host_name() -> str:
 
 @functools.cache
 def _socket_folder(folder: Path) -> Path:
-    """Return a path to the folder that is short enough for a socket in it.
+    """Return a path to the folder that suits a socket in it and fits into a URL.
 
-    The path of a Unix socket has at most 107 bytes; a longer one is reached through an open file
-    descriptor of the folder.
+    The path of a Unix socket has at most 107 bytes. A longer one, or one with characters that have
+    a meaning in a URL, is reached through an open file descriptor of the folder.
     """
     is_long = len(os.fsencode(folder)) > SOCKET_PATH_BYTES_MAX - len("/broker.sock")
-    if not is_long or sys.platform != "linux":
+    is_usable = not is_long and _NOT_IN_URL.search(str(folder)) is None
+    if is_usable or sys.platform != "linux":
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     return Path(f"/proc/self/fd/{os.open(folder, os.O_PATH | os.O_DIRECTORY)}")

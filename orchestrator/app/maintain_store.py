@@ -98,7 +98,7 @@ def restore_store(lab: Lab, stream: BinaryIO, replace: bool) -> dict[str, int]:
     store = Database(lab.store_url)
     try:
         if lab.has_embedded_store:
-            lab.root.mkdir(parents=True, exist_ok=True)
+            lab.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return backup.restore_rows(store, schema, rows_of, replace)
     except (KeyError, ValueError, TypeError) as error:
         raise InvalidRequest(f"the backup has rows that are not valid: {error}") from error

@@ -1,11 +1,12 @@
 """Writes the file of an export or a report: complete, or not at all."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import BinaryIO, cast
+from secrets import token_hex
+from typing import BinaryIO
 
 import click
 
@@ -28,24 +29,27 @@ def output_path(requested: str, default_name: str, simulated: bool) -> Path:
 
 
 @contextmanager
-def open_output(requested: str, default_name: str, simulated: bool) -> Iterator[BinaryIO]:
+def open_output(
+    requested: str, default_name: str, simulated: bool, private: bool = False
+) -> Iterator[BinaryIO]:
     """Open the file to write, or standard output for "-"; print the path afterwards.
 
-    A folder gets the default name. An interrupted write leaves no file.
+    A folder gets the default name. An interrupted write leaves no file. Only the user can read a
+    private file; others are as open as the user's umask allows.
     """
     if requested == STANDARD_OUTPUT:
         yield sys.stdout.buffer
         return
     path = output_path(requested, default_name, simulated)
+    part, mode = path.with_name(f".{path.name}.{token_hex(4)}"), 0o600 if private else 0o666
     try:
-        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with open(part, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             try:
-                yield cast(BinaryIO, file)
+                yield file
                 file.close()
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(path)
+                part.replace(path)
             finally:
-                Path(file.name).unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}") from error
     click.echo(str(path))

@@ -1,6 +1,7 @@
 """`farm up` and `farm down`: run a lab on this host, and stop it."""
 
 import logging
+import shlex
 import sys
 import time
 from datetime import UTC, datetime
@@ -227,7 +228,7 @@ def _print_up(connection: "LabConnection", has_page: bool) -> None:
         click.echo(f"The web page is at {url}; log in with: farm token link NAME")
     click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
     if lab.root != DEFAULT_LAB.absolute():
-        click.echo(f"Other commands need: export FARM_LAB={lab.root}")
+        click.echo(f"Other commands need: export FARM_LAB={shlex.quote(str(lab.root))}")
 
 
 @click.command()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    URL,
     Connection,
     Engine,
     Select,
@@ -265,7 +266,8 @@ def _create_engine(url: str) -> Engine:
         remote = create_engine(url, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options)
         _check_idle_connections(remote)
         return remote
-    engine = create_engine(url, connect_args={"timeout": LOCK_TIMEOUT_S})
+    file = URL.create("sqlite", database=url.removeprefix("sqlite:///"))  # a path of any characters
+    engine = create_engine(file, connect_args={"timeout": LOCK_TIMEOUT_S})
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: Any) -> None:
