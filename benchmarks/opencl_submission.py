@@ -9,7 +9,6 @@ steps; its share is printed beside that of the runner.
 """
 
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -17,15 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from agent.virtual.native.opencl_library import (
-    LIBRARY_VARIABLE,
-    LINKER_VARIABLE,
-    opencl_environment,
-    pocl_environment,
-)
 from kernels.harness.launch_timing import load_average
 from kernels.harness.opencl_device import Device
 from kernels.harness.perceptron_training import FeedResult, time_feed
+from kernels.pocl import runner_environment
 from kernels.runner_builds import runner_for
 from workloads.catalogue import bind, lower
 from workloads.models.perceptrons import WIDTHS
@@ -54,7 +48,7 @@ class SubmittedStep(NamedTuple):
 
 def compare_submissions(device: Device, rounds: int) -> Iterator[str]:
     """Yield a line per perceptron and mode."""
-    environment = _environment()
+    environment = runner_environment()
     with TemporaryDirectory(prefix="farmhand-opencl-") as name:
         folder = Path(name)
         (folder / "runner").write_bytes(runner_for(platform.machine()).content)
@@ -67,13 +61,6 @@ def compare_submissions(device: Device, rounds: int) -> Iterator[str]:
             best = {mode: min((turn[mode] for turn in turns), key=_step_us) for mode in MODES}
             yield from _runner_lines(workload, best)
             yield _harness_line(time_feed(device, WIDTHS[workload], FEED, 4 * rounds))
-
-
-def _environment() -> dict[str, str]:
-    """Return what the runner needs to find FARM_OPENCL's library, or else PyPI's PoCL."""
-    found = opencl_environment() if LIBRARY_VARIABLE in os.environ else pocl_environment() or {}
-    linker = found.pop(LINKER_VARIABLE, "")
-    return {**os.environ, **found, "PATH": f"{os.environ.get('PATH', '')}:{linker}"}
 
 
 def _step_us(step: SubmittedStep) -> float:

@@ -10,6 +10,35 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+LIBRARY_VARIABLE = "FARM_OPENCL"  # the library that a runner loads; or POCL
+POCL = "pocl"  # the library of `pyopencl[pocl]`
+LINKER_VARIABLE = "FARM_LINKER"  # a folder that a native phone adds to its PATH
+
+
+def pocl_environment() -> dict[str, str] | None:
+    """Return what a process needs to find PyPI's PoCL; None if it is not installed."""
+    spec = find_spec("pyopencl")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    loaders = sorted(package.glob(".libs/libOpenCL*"))
+    if not loaders or not list(package.glob(".libs/libpocl*")):
+        return None
+    return {
+        LIBRARY_VARIABLE: str(loaders[0]),
+        "LD_LIBRARY_PATH": str(package / ".libs"),
+        "PYOPENCL_HOME": str(package),
+        LINKER_VARIABLE: linker_folder() or "",
+    }
+
+
+def runner_environment() -> dict[str, str]:
+    """Return the environment in which a runner of this computer finds an OpenCL library."""
+    library = os.environ.get(LIBRARY_VARIABLE, POCL)
+    found = (pocl_environment() or {}) if library == POCL else {}
+    folders = [os.environ.get("PATH", ""), found.pop(LINKER_VARIABLE, "")]
+    return {**os.environ, **found, "PATH": ":".join(filter(None, folders))}
+
 
 def linker_folder() -> str | None:
     """Return a folder for PATH in which PoCL finds `ld`, or None without a linker."""

@@ -1,15 +1,19 @@
 """A kernel check: one launch of one kernel, and its expected results in double precision."""
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernels.harness.opencl_device import Device, Floats
+from kernels.runner_builds import kernel_sources
 
 Array = NDArray[Any]
 GROUP = 64
+_ENTRY = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
 TOLERANCE = 1e-5  # of the largest error, relative to the largest value
 
 
@@ -17,8 +21,7 @@ TOLERANCE = 1e-5  # of the largest error, relative to the largest value
 class KernelCheck:
     """What to launch, and the expected value of every output."""
 
-    file: str
-    entry: str
+    entry: str  # of one of the files of kernels/opencl
     size: tuple[int, ...]
     scalars: tuple[int | float | np.uint64, ...]
     inputs: tuple[Array, ...]
@@ -33,9 +36,17 @@ class KernelCheck:
         return " ".join((self.entry, *(word.split("=")[-1].lower() for word in self.defines)))
 
 
+@cache
+def source_files() -> dict[str, str]:
+    """Return the file of every kernel."""
+    texts = {name: text.decode() for name, text in kernel_sources().files.items()}
+    return {entry: name for name, text in texts.items() for entry in _ENTRY.findall(text)}
+
+
 def run_check(device: Device, check: KernelCheck) -> float:
     """Launch the kernel; return the largest error, relative to the largest value per output."""
-    program = device.program(check.file, [f"-D{word}" for word in check.defines])
+    file = source_files()[check.entry]
+    program = device.program(file, [f"-D{word}" for word in check.defines])
     buffers = [device.buffer(values) for values in check.inputs]
     new_outputs = check.expected[len(check.in_place) :]
     results = [device.buffer(np.full(value.shape, np.nan, np.float32)) for value in new_outputs]

@@ -20,11 +20,8 @@ def _label_losses(generator: np.random.Generator) -> Iterator[KernelCheck]:
     probs = powers / powers.sum(1, keepdims=True)
     one_hot = np.eye(10)[labels]
     loss = -np.log((probs * one_hot).sum(1))
+    yield KernelCheck("softmax_cross_entropy", (13,), (13, 10), (x, labels), (probs, loss))
     yield KernelCheck(
-        "losses.cl", "softmax_cross_entropy", (13,), (13, 10), (x, labels), (probs, loss)
-    )
-    yield KernelCheck(
-        "losses.cl",
         "softmax_cross_entropy_gradient",
         (13, 10),
         (13, 10),
@@ -33,23 +30,21 @@ def _label_losses(generator: np.random.Generator) -> Iterator[KernelCheck]:
     )
     yield from _cross_entropy(probs, labels)
     rows = loss.astype(np.float32)
-    yield KernelCheck("losses.cl", "mean_loss", (1,), (13,), (rows,), (np.array([loss.mean()]),))
+    yield KernelCheck("mean_loss", (1,), (13,), (rows,), (np.array([loss.mean()]),))
     accuracy = np.array([(x.argmax(1) == labels).mean()])
-    yield KernelCheck("losses.cl", "accuracy", (1,), (13, 10), (x, labels), (accuracy,))
+    yield KernelCheck("accuracy", (1,), (13, 10), (x, labels), (accuracy,))
 
 
 def _cross_entropy(probs: Array, labels: NDArray[np.int32]) -> Iterator[KernelCheck]:
     inputs, rows = (probs.astype(np.float32), labels), np.arange(13)
     loss, gradient = -np.log(probs[rows, labels]), np.zeros((13, 10))
     gradient[rows, labels] = -1 / (probs[rows, labels] * 13)
-    yield KernelCheck("losses.cl", "cross_entropy", (13,), (13, 10), inputs, (loss,))
-    yield KernelCheck(
-        "losses.cl", "cross_entropy_gradient", (13, 10), (13, 10), inputs, (gradient,)
-    )
+    yield KernelCheck("cross_entropy", (13,), (13, 10), inputs, (loss,))
+    yield KernelCheck("cross_entropy_gradient", (13, 10), (13, 10), inputs, (gradient,))
 
 
 def _value_losses(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    file, count = "losses.cl", 130
+    count = 130
     x, target = 4 * draw(generator, 13, 10), draw(generator, 13, 10)
     size, inputs, x64 = (count,), (x, target), x.astype(np.float64)
     difference, logistic = x64 - target, 1 / (1 + np.exp(-x64))
@@ -61,10 +56,10 @@ def _value_losses(generator: np.random.Generator) -> Iterator[KernelCheck]:
         ),
     }
     for entry, (cost, grad) in costs.items():
-        yield KernelCheck(file, entry, size, size, inputs, (cost,))
-        yield KernelCheck(file, f"{entry}_gradient", size, size, inputs, (grad / count,))
+        yield KernelCheck(entry, size, size, inputs, (cost,))
+        yield KernelCheck(f"{entry}_gradient", size, size, inputs, (grad / count,))
     mean = np.array([x64.mean()])
-    yield KernelCheck(file, "mean_of_values", (GROUP,), size, (x,), (mean,), (GROUP,))
+    yield KernelCheck("mean_of_values", (GROUP,), size, (x,), (mean,), (GROUP,))
 
 
 def _td_target(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -76,4 +71,4 @@ def _td_target(generator: np.random.Generator) -> Iterator[KernelCheck]:
     expected = q.astype(np.float64)
     expected[np.arange(rows), action] = reward + discount * following.max(1)
     scalars, operands = (rows, actions, discount), (q, following, action, reward)
-    yield KernelCheck("losses.cl", "td_target", (rows,), scalars, operands, (expected,))
+    yield KernelCheck("td_target", (rows,), scalars, operands, (expected,))

@@ -34,7 +34,6 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     shape = (3, 5, 63)
     y = value * wide(scale) + wide(shift)
     yield KernelCheck(
-        "norms.cl",
         "batch_norm_forward",
         (5 * GROUP,),
         (*shape, 0.9, 1e-5),
@@ -44,7 +43,6 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
         in_place=(3, 4, 5, 6, 7),
     )
     yield KernelCheck(
-        "norms.cl",
         "batch_norm_gradient",
         (5 * GROUP,),
         shape,
@@ -54,7 +52,6 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     )
     statistics = (mean.astype(np.float32), rstd.astype(np.float32))
     yield KernelCheck(
-        "norms.cl",
         "batch_norm_weight_gradient",
         (5 * GROUP,),
         shape,
@@ -64,7 +61,6 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     )
     known = (dscale.astype(np.float32), dshift.astype(np.float32))
     yield KernelCheck(
-        "norms.cl",
         "batch_norm_input_gradient",
         (x.size,),
         (x.size, 5, 63, 3),
@@ -73,7 +69,6 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     )
     normalised = (x64 - wide(rmean)) / np.sqrt(wide(rvar) + 1e-5) * wide(scale) + wide(shift)
     yield KernelCheck(
-        "norms.cl",
         "batch_norm_inference",
         (x.size,),
         (x.size, 5, 63, 1e-5),
@@ -83,7 +78,7 @@ def _batch_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
 
 
 def _layer_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    rows, length, file = 4, 77, "norms.cl"  # more than one value per work item of a group
+    rows, length = 4, 77  # more than one value per work item of a group
     x, dy = 2 + draw(generator, rows, length), draw(generator, rows, length)
     scale, shift = draw(generator, length), draw(generator, length)
     x64 = x.astype(np.float64)
@@ -91,7 +86,6 @@ def _layer_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     value = (x64 - mean[:, None]) * rstd[:, None]
     groups, statistics = (rows * GROUP,), (mean.astype(np.float32), rstd.astype(np.float32))
     yield KernelCheck(
-        file,
         "layer_norm_forward",
         groups,
         (length, 1e-5),
@@ -100,7 +94,6 @@ def _layer_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
         (GROUP,),
     )
     yield KernelCheck(
-        file,
         "layer_norm_weight_gradient",
         (length,),
         (rows, length),
@@ -111,11 +104,5 @@ def _layer_norm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     dx = grad - grad.mean(1, keepdims=True) - value * (grad * value).mean(1, keepdims=True)
     inputs = (x, dy, scale, *statistics)
     yield KernelCheck(
-        file,
-        "layer_norm_input_gradient",
-        groups,
-        (length,),
-        inputs,
-        (dx * rstd[:, None],),
-        (GROUP,),
+        "layer_norm_input_gradient", groups, (length,), inputs, (dx * rstd[:, None],), (GROUP,)
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.harness.batch_feeds import HARNESS_FEEDS, EnqueueStep, StepEvents
 from kernels.harness.device_perceptron import DevicePerceptron, make_batches, reference_steps
-from kernels.harness.engine_baseline import engine_step
+from kernels.harness.engine_run import engine_step
 from kernels.harness.launch_timing import load_average
 from kernels.harness.opencl_device import Device, timing_of
 from workloads.models.perceptrons import WIDTHS

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from statistics import median
 
 from kernels.autotuner import TunedMatmul
-from kernels.harness.engine_baseline import NAME as ENGINE
+from kernels.harness.engine_run import NAME as ENGINE
 from kernels.harness.matmul_bench import MatmulRow
 from kernels.harness.network_training import NetworkResult
 from kernels.harness.opencl_device import DeviceFacts
@@ -137,8 +137,8 @@ def training_table(
         phases = ", ".join(f"{name} {1e3 * time:.1f}" for name, time in net.phases_s.items())
         ratio = median(net.turns_s) / median(net.engine_s)
         yield (
-            f"{net.name}, batch {net.batch}: {1e3 * min(net.turns_s):.1f} ms per step, "
-            f"{net.launches} launches; by events {phases} ms; {ratio:.1f} times the CPU's"
+            f"{net.name}, batch {net.batch}: {1e3 * min(net.turns_s):.1f} ms per step "
+            f"({phases}); {ratio:.1f} times the CPU's"
         )
     pays = break_even(transfers)
     yield (

@@ -27,11 +27,11 @@ def _embedding(generator: np.random.Generator) -> Iterator[KernelCheck]:
     dtable = np.zeros((rows, width))
     np.add.at(dtable, tokens[known], dy[known].astype(np.float64))
     shape = (len(tokens), rows, width)
-    file, grid = "embedding.cl", (width, len(tokens))
-    yield KernelCheck(file, "embedding_forward", grid, shape, (tokens, table), (y,))
+    grid = (width, len(tokens))
+    yield KernelCheck("embedding_forward", grid, shape, (tokens, table), (y,))
     zeros = np.zeros((rows, width), np.float32)
     inputs = (tokens, dy, zeros)
-    yield KernelCheck(file, "embedding_gradient", (width,), shape, inputs, (dtable,), in_place=(2,))
+    yield KernelCheck("embedding_gradient", (width,), shape, inputs, (dtable,), in_place=(2,))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -39,7 +39,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _lstm(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    file, grid = "lstm.cl", (UNITS, SAMPLES)
+    grid = (UNITS, SAMPLES)
     gates, cells = (
         draw(generator, SAMPLES, STEPS, 4 * UNITS),
         draw(generator, SAMPLES, STEPS, UNITS),
@@ -55,7 +55,6 @@ def _lstm(generator: np.random.Generator) -> Iterator[KernelCheck]:
         after_gates[:, t] = np.concatenate([into, forget, fresh, out], axis=1)
         after_y[:, t] = out * np.tanh(after_cells[:, t])
         yield KernelCheck(
-            file,
             "lstm_step",
             grid,
             (SAMPLES, STEPS, UNITS, t),
@@ -66,7 +65,7 @@ def _lstm(generator: np.random.Generator) -> Iterator[KernelCheck]:
     yield from _lstm_gradient(generator)
     previous = np.concatenate([np.zeros_like(y[:, :1]), y[:, :-1]], axis=1)
     scalars = (y.size, STEPS, UNITS)
-    yield KernelCheck(file, "previous_states", (y.size,), scalars, (y,), (previous,))
+    yield KernelCheck("previous_states", (y.size,), scalars, (y,), (previous,))
 
 
 def _lstm_gradient(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -89,7 +88,6 @@ def _lstm_gradient(generator: np.random.Generator) -> Iterator[KernelCheck]:
         expected = dgates.astype(np.float64)
         expected[:, t] = np.concatenate(parts, axis=1)
         yield KernelCheck(
-            "lstm.cl",
             "lstm_gradient_step",
             (UNITS, SAMPLES),
             (SAMPLES, STEPS, UNITS, t),
@@ -107,13 +105,9 @@ def _attention(generator: np.random.Generator) -> Iterator[KernelCheck]:
         scalars = (scores.size, STEPS, causal, scale)
         # The error is relative to the largest value, which is that of a masked score.
         visible = np.where(hidden, -1e30, scores.astype(np.float64) * scale)
-        yield KernelCheck(
-            "attention.cl", "mask_scores", size, scalars, (scores,), (visible,), in_place=(0,)
-        )
+        yield KernelCheck("mask_scores", size, scalars, (scores,), (visible,), in_place=(0,))
         masked = np.where(hidden, 0.0, scores.astype(np.float64) * scale)
-        yield KernelCheck(
-            "attention.cl", "mask_scores_gradient", size, scalars, (scores,), (masked,)
-        )
+        yield KernelCheck("mask_scores_gradient", size, scalars, (scores,), (masked,))
 
 
 def _softmax(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -122,20 +116,16 @@ def _softmax(generator: np.random.Generator) -> Iterator[KernelCheck]:
         powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
         y = powers / powers.sum(1, keepdims=True)
         dx = y * (dy - (y * dy).sum(1, keepdims=True))
-        size, file = (shape[0] * shape[2],), "softmax.cl"
-        yield KernelCheck(file, "softmax_forward", size, shape, (x,), (y,))
+        size = (shape[0] * shape[2],)
+        yield KernelCheck("softmax_forward", size, shape, (x,), (y,))
         inputs = (y.astype(np.float32), dy)
-        yield KernelCheck(file, "softmax_gradient", size, shape, inputs, (dx,))
+        yield KernelCheck("softmax_gradient", size, shape, inputs, (dx,))
 
 
 def _time_steps(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    x, dy, file = (
-        draw(generator, SAMPLES, UNITS),
-        draw(generator, SAMPLES, STEPS, UNITS),
-        "shape_ops.cl",
-    )
+    x, dy = draw(generator, SAMPLES, UNITS), draw(generator, SAMPLES, STEPS, UNITS)
     repeated = np.broadcast_to(x[:, None], dy.shape).astype(np.float64)
     scalars = (dy.size, STEPS, UNITS)
-    yield KernelCheck(file, "repeat_moment", (dy.size,), scalars, (x,), (repeated,))
+    yield KernelCheck("repeat_moment", (dy.size,), scalars, (x,), (repeated,))
     total, scalars = dy.sum(1, dtype=np.float64), (x.size, STEPS, UNITS)
-    yield KernelCheck(file, "repeat_moment_gradient", (x.size,), scalars, (dy,), (total,))
+    yield KernelCheck("repeat_moment_gradient", (x.size,), scalars, (dy,), (total,))

@@ -54,32 +54,16 @@ def _activations(generator: np.random.Generator) -> Iterator[KernelCheck]:
         forward = x if name == "GELU" else y.astype(np.float32)
         grad = derivative(x.astype(np.float64), y) * dy
         size, scalars = (x.size,), (x.size, 0.2)
+        yield KernelCheck("activation_forward", size, scalars, (x,), (y,), defines=defines)
         yield KernelCheck(
-            "activations.cl", "activation_forward", size, scalars, (x,), (y,), defines=defines
-        )
-        yield KernelCheck(
-            "activations.cl",
-            "activation_gradient",
-            size,
-            scalars,
-            (forward, dy),
-            (grad,),
-            defines=defines,
+            "activation_gradient", size, scalars, (forward, dy), (grad,), defines=defines
         )
         biased = function(x.astype(np.float64) + bias[None, :, None])
         yield KernelCheck(
-            "activations.cl",
-            "bias_activation",
-            size,
-            (x.size, 7, 11, 0.2),
-            (x, bias),
-            (biased,),
-            defines=defines,
+            "bias_activation", size, (x.size, 7, 11, 0.2), (x, bias), (biased,), defines=defines
         )
     mask = (generator.random(x.shape) < 0.5).astype(np.uint8)
-    yield KernelCheck(
-        "activations.cl", "apply_mask", (x.size,), (x.size, 2.0), (mask, x), (2.0 * mask * x,)
-    )
+    yield KernelCheck("apply_mask", (x.size,), (x.size, 2.0), (mask, x), (2.0 * mask * x,))
 
 
 def _loads(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -89,8 +73,8 @@ def _loads(generator: np.random.Generator) -> Iterator[KernelCheck]:
     scaled = pixels[order].astype(np.float64) / 128 - 1
     scalars = (55, 11, 7, 4)
     scaling = (1 / 128, -1.0)
-    yield KernelCheck("load.cl", "load_bytes", size, (*scalars, *scaling), (pixels,), (scaled,))
-    yield KernelCheck("load.cl", "load_words", size, scalars, (rows,), (rows[order],))
+    yield KernelCheck("load_bytes", size, (*scalars, *scaling), (pixels,), (scaled,))
+    yield KernelCheck("load_words", size, scalars, (rows,), (rows[order],))
 
 
 def _updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
@@ -98,12 +82,9 @@ def _updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
     v = np.abs(draw(generator, 77))
     p64, g64, m64, v64 = (values.astype(np.float64) for values in (p, g, m, v))
     stepped = p64 - 0.1 * (g64 + 0.01 * p64)
-    yield KernelCheck(
-        "optimizers.cl", "sgd", (77,), (77, 0.1, 0.01), (p, g), (stepped,), in_place=(0,)
-    )
+    yield KernelCheck("sgd", (77,), (77, 0.1, 0.01), (p, g), (stepped,), in_place=(0,))
     velocity = 0.9 * m64 + g64 + 0.01 * p64
     yield KernelCheck(
-        "optimizers.cl",
         "momentum",
         (77,),
         (77, 0.1, 0.9, 0.01),
@@ -114,7 +95,6 @@ def _updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
     first, second = 0.9 * m64 + 0.1 * g64, 0.999 * v64 + 0.001 * g64**2
     updated = p64 - 0.1 * 2.0 * first / (np.sqrt(3.0 * second) + 1e-8)
     yield KernelCheck(
-        "optimizers.cl",
         "adam",
         (77,),
         (77, 0.1, 0.9, 0.999, 1e-8, 2.0, 3.0),
@@ -133,7 +113,6 @@ def _clipped_updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
     first, second = 0.9 * m64 + 0.1 * limited, 0.999 * v64 + 0.001 * limited**2
     updated = p64 * (1 - 0.1 * 0.2) - 0.1 * 2.0 * first / (np.sqrt(3.0 * second) + 1e-8)
     yield KernelCheck(
-        "optimizers.cl",
         "adamw",
         (77,),
         (77, 0.1, 0.9, 0.999, 1e-8, 2.0, 3.0, 0.2, 3.0, 0.5),
@@ -144,13 +123,10 @@ def _clipped_updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
     values = draw(generator, 1000)
     item = np.arange(1000) % (4 * GROUP)  # which work item adds a value
     parts = np.bincount(item // GROUP, values.astype(np.float64) ** 2, 4)
-    yield KernelCheck(
-        "optimizers.cl", "squared_norm_parts", (4 * GROUP,), (1000,), (values,), (parts,), (GROUP,)
-    )
+    yield KernelCheck("squared_norm_parts", (4 * GROUP,), (1000,), (values,), (parts,), (GROUP,))
     before = np.array([2.0], np.float32)
     sums = parts.astype(np.float32)
     yield KernelCheck(
-        "optimizers.cl",
         "squared_norm_total",
         (1,),
         (4, 1),
@@ -161,11 +137,8 @@ def _clipped_updates(generator: np.random.Generator) -> Iterator[KernelCheck]:
 
 def _reductions(generator: np.random.Generator) -> Iterator[KernelCheck]:
     rows, images = draw(generator, 19, 23), draw(generator, 3, 5, 9, 11)
+    yield KernelCheck("row_bias_gradient", (23,), (19, 23), (rows,), (rows.sum(0, np.float64),))
     yield KernelCheck(
-        "reductions.cl", "row_bias_gradient", (23,), (19, 23), (rows,), (rows.sum(0, np.float64),)
-    )
-    yield KernelCheck(
-        "reductions.cl",
         "channel_bias_gradient",
         (5 * GROUP,),
         (3, 5, 99),
@@ -177,37 +150,33 @@ def _reductions(generator: np.random.Generator) -> Iterator[KernelCheck]:
 
 def _shape_ops(generator: np.random.Generator) -> Iterator[KernelCheck]:
     x, z, bias = draw(generator, 5, 7, 11), draw(generator, 5, 7, 11), draw(generator, 7)
-    size, file = (x.size,), "shape_ops.cl"
-    yield KernelCheck(file, "add", size, (x.size,), (x, z), (x.astype(np.float64) + z,))
+    size = (x.size,)
+    yield KernelCheck("add", size, (x.size,), (x, z), (x.astype(np.float64) + z,))
     for accumulates, sum_ in ((0, x), (1, z + x)):
-        yield KernelCheck(
-            file, "accumulate", size, (x.size, accumulates), (x, z), (sum_,), in_place=(1,)
-        )
-    yield KernelCheck(file, "fill", size, (x.size, 0.5), (), (np.full(x.shape, 0.5),))
-    yield KernelCheck(file, "copy_scaled", size, (x.size, 0.5), (x,), (x * 0.5,))
+        yield KernelCheck("accumulate", size, (x.size, accumulates), (x, z), (sum_,), in_place=(1,))
+    yield KernelCheck("fill", size, (x.size, 0.5), (), (np.full(x.shape, 0.5),))
+    yield KernelCheck("copy_scaled", size, (x.size, 0.5), (x,), (x * 0.5,))
     large = x.repeat(3, 1).repeat(3, 2)  # x as 5 x 7 rows of 11 pixels
     scalars: tuple[int, ...] = (large.size, 11, 3)
-    yield KernelCheck(file, "upsample_forward", (large.size,), scalars, (x,), (large,))
+    yield KernelCheck("upsample_forward", (large.size,), scalars, (x,), (large,))
     wide = draw(generator, *large.shape)
     sums = wide.astype(np.float64).reshape(5, 7, 3, 11, 3).sum((2, 4))
-    yield KernelCheck(file, "upsample_gradient", size, (x.size, 11, 3), (wide,), (sums,))
+    yield KernelCheck("upsample_gradient", size, (x.size, 11, 3), (wide,), (sums,))
     biased = x + bias[:, None]
-    yield KernelCheck(file, "add_bias", size, (x.size, 7, 11), (bias, x), (biased,), in_place=(1,))
+    yield KernelCheck("add_bias", size, (x.size, 7, 11), (bias, x), (biased,), in_place=(1,))
     joined = draw(generator, 5, 20, 11)  # x is its piece from channel 4 on
     filled = joined.copy()
     filled[:, 4:11] = x
     piece = (x.size, 77, 220, 44)
-    yield KernelCheck(file, "concat_piece", size, piece, (x, joined), (filled,), in_place=(1,))
-    yield KernelCheck(file, "split_piece", size, piece, (joined,), (joined[:, 4:11],))
+    yield KernelCheck("concat_piece", size, piece, (x, joined), (filled,), in_place=(1,))
+    yield KernelCheck("split_piece", size, piece, (joined,), (joined[:, 4:11],))
     key, threshold = np.uint64(0x123456789ABCDEF1), 0x4000
     bits = _mix_bits(key + np.arange(x.size, dtype=np.uint64) // 4 * np.uint64(0x9E3779B97F4A7C15))
     shift = np.arange(x.size, dtype=np.uint64) % 4 * 16
     kept = ((bits >> shift) & np.uint64(0xFFFF) >= threshold).reshape(x.shape)
     inputs = (x, np.zeros_like(x), np.zeros(x.shape, np.uint8))
     dropping = (x.size, 4 / 3, threshold, key)
-    yield KernelCheck(
-        file, "dropout_forward", size, dropping, inputs, (x * kept * 4 / 3,), in_place=(1,)
-    )
+    yield KernelCheck("dropout_forward", size, dropping, inputs, (x * kept * 4 / 3,), in_place=(1,))
 
 
 def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -218,7 +187,7 @@ def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _dense(generator: np.random.Generator) -> Iterator[KernelCheck]:
     """Yield checks of layers narrower and wider than a tile, over rows 2.. of x."""
-    file, rows, into, rate = "dense.cl", 7, 21, 0.1
+    rows, into, rate = 7, 21, 0.1
     for out in (5, 37):
         x, w, bias = (
             draw(generator, 2 + rows, into),
@@ -230,20 +199,18 @@ def _dense(generator: np.random.Generator) -> Iterator[KernelCheck]:
         y = batch @ w.astype(np.float64) + bias
         shape, inputs = (rows, into, out), (x, w, bias)
         grid = tile_grid(out, rows)
-        yield KernelCheck(file, "dense_forward", grid, (*shape, 1, 2), inputs, (np.maximum(y, 0),))
-        yield KernelCheck(file, "dense_forward", grid, (*shape, 0, 2), inputs, (y,))
+        yield KernelCheck("dense_forward", grid, (*shape, 1, 2), inputs, (np.maximum(y, 0),))
+        yield KernelCheck("dense_forward", grid, (*shape, 0, 2), inputs, (y,))
         dx = (dz64 @ w.T) * (batch > 0)
         size = (-(-into // MR), -(-rows // GRAD_ROWS))
-        yield KernelCheck(file, "dense_input_gradient", size, shape, (batch, dz, w), (dx,))
+        yield KernelCheck("dense_input_gradient", size, shape, (batch, dz, w), (dx,))
         updated = (w - rate * batch.T @ dz64, bias - rate * dz64.sum(0))
         scalars, size = (*shape, rate, 2), tile_grid(out, into)
-        yield KernelCheck(
-            file, "dense_update", size, scalars, (x, dz, w, bias), updated, in_place=(2, 3)
-        )
+        yield KernelCheck("dense_update", size, scalars, (x, dz, w, bias), updated, in_place=(2, 3))
         fused_inputs, expected = (batch, dz, w, bias), (*updated, dx)
         size = (-(-into // MR), 1)
         yield KernelCheck(
-            file, "dense_backward", size, (*shape, rate), fused_inputs, expected, in_place=(2, 3)
+            "dense_backward", size, (*shape, rate), fused_inputs, expected, in_place=(2, 3)
         )
         z, labels = (
             4 * draw(generator, rows, out),
@@ -254,4 +221,4 @@ def _dense(generator: np.random.Generator) -> Iterator[KernelCheck]:
         one_hot = np.eye(out)[labels[2:]]
         loss = -np.log((probs * one_hot).sum(1))
         grad = (probs - one_hot) / rows
-        yield KernelCheck(file, "dense_loss", (rows,), (rows, out, 2), (z, labels), (grad, loss))
+        yield KernelCheck("dense_loss", (rows,), (rows, out, 2), (z, labels), (grad, loss))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.harness.conv_launches import (
+from kernels.harness.conv_layout import (
     GRAD_INS,
     GRAD_OUTS,
     OUT_BLOCK,
@@ -84,7 +84,7 @@ def conv_checks(generator: np.random.Generator) -> Iterator[KernelCheck]:
         blocks = -(-(out // groups) // GRAD_OUTS) * groups
         size = (window.kernel[0] * window.kernel[1], -(-(into // groups) // GRAD_INS), blocks)
         scalars = weight_gradient_shape(layout)
-        yield KernelCheck("conv.cl", "conv_weight_gradient", size, scalars, packed, (dw,))
+        yield KernelCheck("conv_weight_gradient", size, scalars, packed, (dw,))
         if groups == into == out:
             planes = (images * into, into, height, width, *window.out, *window.ints)
             windows = (-(-window.out[1] // 4), window.out[0], images * into)
@@ -98,13 +98,13 @@ def conv_checks(generator: np.random.Generator) -> Iterator[KernelCheck]:
             }
             for name, (grid, scalars, inputs, expected) in variants.items():
                 entry = f"depthwise_{name}"
-                yield KernelCheck("depthwise.cl", entry, grid, scalars, inputs, (expected,))
+                yield KernelCheck(entry, grid, scalars, inputs, (expected,))
 
 
 def _pack_image_checks(layout: ConvLayout, x: Floats) -> Iterator[KernelCheck]:
     if not layout.pointwise:
         size, scalars = pack_launch(layout)
-        yield KernelCheck("conv.cl", "pack_image", size, scalars, (x,), (_packed(layout, x),))
+        yield KernelCheck("pack_image", size, scalars, (x,), (_packed(layout, x),))
 
 
 def _packed(layout: ConvLayout, x: Floats) -> Floats:
@@ -135,10 +135,10 @@ def _conv_packed_checks(
     weights = np.ascontiguousarray(blocks)
     scalars = (layout.groups, outs, ins, taps, int(transposed))
     size = (ins * taps, layout.blocks)
-    yield KernelCheck("conv.cl", "pack_weights", size, scalars, (w,), (weights,))
+    yield KernelCheck("pack_weights", size, scalars, (w,), (weights,))
     grid = (-(-layout.out_width // WIDE), layout.out_height, layout.blocks * layout.images)
     inputs = (_packed(layout, x), weights, bias)
-    yield KernelCheck("conv.cl", "conv_packed", grid, (*layout.shape, 1), inputs, (expected,))
+    yield KernelCheck("conv_packed", grid, (*layout.shape, 1), inputs, (expected,))
 
 
 def _convolve(
@@ -173,16 +173,9 @@ def pooling_checks(generator: np.random.Generator) -> Iterator[KernelCheck]:
     x, dy = draw(generator, 6, 5, 7), draw(generator, 6)
     gradient = np.broadcast_to(dy[:, None, None] / 35.0, x.shape).astype(np.float64)
     yield KernelCheck(
-        "pooling.cl",
-        "global_avg_pool_forward",
-        (6,),
-        (6, 35),
-        (x,),
-        (x.mean((1, 2), dtype=np.float64),),
+        "global_avg_pool_forward", (6,), (6, 35), (x,), (x.mean((1, 2), dtype=np.float64),)
     )
-    yield KernelCheck(
-        "pooling.cl", "global_avg_pool_gradient", (35, 6), (6, 35), (dy,), (gradient,)
-    )
+    yield KernelCheck("global_avg_pool_gradient", (35, 6), (6, 35), (dy,), (gradient,))
 
 
 def _pool(x: Floats, dy: Floats, window: _Window) -> Iterator[KernelCheck]:
@@ -207,14 +200,9 @@ def _pool(x: Floats, dy: Floats, window: _Window) -> Iterator[KernelCheck]:
         np.add(view, dy / count, out=view)
     avg_grad = avg_grad[:, top : top + height, left : left + width]
     forward, backward = (ow, oh, planes), (width, height, planes)
-    yield KernelCheck("pooling.cl", "max_pool_forward", forward, shape, (x,), (maxima, where))
+    yield KernelCheck("max_pool_forward", forward, shape, (x,), (maxima, where))
     yield KernelCheck(
-        "pooling.cl",
-        "max_pool_gradient",
-        backward,
-        shape,
-        (where, dy),
-        (max_grad.reshape(x.shape),),
+        "max_pool_gradient", backward, shape, (where, dy), (max_grad.reshape(x.shape),)
     )
-    yield KernelCheck("pooling.cl", "avg_pool_forward", forward, shape, (x,), (means,))
-    yield KernelCheck("pooling.cl", "avg_pool_gradient", backward, shape, (dy,), (avg_grad,))
+    yield KernelCheck("avg_pool_forward", forward, shape, (x,), (means,))
+    yield KernelCheck("avg_pool_gradient", backward, shape, (dy,), (avg_grad,))

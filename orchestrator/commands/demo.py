@@ -201,7 +201,7 @@ def _cell(value: float | None, best: float | None) -> str:
 
 def _real_line() -> str:
     """Measure the same training on this computer; return the line to print."""
-    from kernels.harness.engine_baseline import engine_step
+    from kernels.harness.engine_run import engine_step
     from workloads.protocol.faults import FarmError
 
     threads = os.cpu_count() or 1

@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.native.opencl_library import (
-    LIBRARY_VARIABLE,
-    LINKER_VARIABLE,
-    pocl_environment,
-)
-from kernels.pocl import linker_folder
+from kernels.pocl import LIBRARY_VARIABLE, LINKER_VARIABLE, linker_folder, pocl_environment
 
 
 def need_pocl() -> dict[str, str]:

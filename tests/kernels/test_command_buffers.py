@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.native.opencl_library import LIBRARY_VARIABLE
 from kernels.build import HOST, ZIG
+from kernels.pocl import LIBRARY_VARIABLE
 from tests.kernels.dumps import CASE
 from tests.kernels.opencl_runs import dump_tensors, run_records
 from tests.kernels.pocl import shared_pocl

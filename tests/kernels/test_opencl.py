@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from copy import copy
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 from kernels.autotuner import MatmulShape, OpenCLIdentity, tuned_text
 from kernels.harness.cli import kernels, read_sizes
 from kernels.harness.device_tuning import cache_path, tune_all
-from kernels.harness.kernel_check import TOLERANCE, run_check
+from kernels.harness.kernel_check import TOLERANCE, run_check, source_files
 from kernels.harness.launch_timing import DevicePeaks
 from kernels.harness.matmul_bench import bench_matmul
 from kernels.harness.matmul_check import check_matmul
@@ -73,9 +72,7 @@ def test_every_kernel_of_training_agrees_with_numpy(device: Device) -> None:
 
 
 def test_every_kernel_is_checked() -> None:
-    entry = re.compile(r"^kernel .*?void\s+(\w+)\(", re.MULTILINE | re.DOTALL)
-    files = [f for f in (ROOT / "kernels/opencl").iterdir() if not f.name.startswith(_OTHERS)]
-    defined = {name for file in files for name in entry.findall(file.read_text())}
+    defined = {name for name, file in source_files().items() if not file.startswith(_OTHERS)}
     assert defined == {check.entry for check in training_checks(seed=5)}
 
 

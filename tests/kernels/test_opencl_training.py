@@ -1,4 +1,4 @@
-"""Perceptrons on the device train the same with every feed."""
+"""Training on the device: perceptrons with every feed, and networks with the engine."""
 
 import json
 
@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from kernels.autotuner import OpenCLIdentity
 from kernels.harness.batch_feeds import HARNESS_FEEDS, StepEvents
 from kernels.harness.cli import kernels
 from kernels.harness.device_perceptron import DevicePerceptron, make_batches, reference_steps
+from kernels.harness.engine_run import engine_step
 from kernels.harness.opencl_device import Device
 from kernels.harness.perceptron_training import (
     TOLERANCE,
@@ -18,6 +20,7 @@ from kernels.harness.perceptron_training import (
     time_transfers,
 )
 from kernels.harness.published_figures import published_matmuls
+from workloads.protocol.faults import InvalidRequest
 
 
 @pytest.mark.parametrize("feed", HARNESS_FEEDS)
@@ -54,6 +57,24 @@ def test_training_is_reported_as_json_with_its_source(device_number: str) -> Non
     assert (report["source"], [row["name"] for row in report["models"]]) == ("host", ["mlp-1"])
     assert set(HARNESS_FEEDS) == set(report["models"][0]["speedup"])
     assert "does not predict a phone's GPU" in report["note"]
+
+
+def test_a_network_is_trained_by_the_engine_on_the_device(device_number: str) -> None:
+    words = ["train", "--models", "lenet", "--rounds", "2", "--json", "--device", device_number]
+    result = CliRunner().invoke(kernels, words)
+    (network,) = json.loads(result.stdout)["networks"]
+    assert (network["name"], network["passed"]) == ("lenet", True)
+    assert set(network["phases_s"]) == {"load", "forward", "backward", "update"}
+    assert sum(network["phases_s"].values()) == pytest.approx(min(network["turns_s"]), rel=0.05)
+
+
+def test_a_device_that_the_runner_does_not_find_is_refused() -> None:
+    unknown = OpenCLIdentity("Mali-G78", "OpenCL 2.1", "r38p1")
+    with (
+        pytest.raises(InvalidRequest, match="does not find Mali-G78 with driver r38p1"),
+        engine_step("lenet", 1, 1, unknown),
+    ):
+        pytest.fail("a step was prepared")
 
 
 def test_an_unknown_model_is_refused(device_number: str) -> None:

@@ -22,7 +22,8 @@ from agent.virtual.files.cpu_nodes import format_cpu_list
 from agent.virtual.native.android_stubs import STUB, STUB_NAMES
 from agent.virtual.native.host_nodes import board_name, board_processor, sysfs_root
 from agent.virtual.native.node_view import NodeView
-from agent.virtual.native.opencl_library import LINKER_VARIABLE, opencl_environment
+from agent.virtual.native.opencl_library import opencl_environment
+from kernels.pocl import LINKER_VARIABLE
 
 _NOBODY = 65534
 # Also read by the runner (kernels/runner/runner.h): where it is set, figures are the host's.
