@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SYSTEM_FOLDERS = ("/system/bin", "/system/xbin", "/vendor/bin", "/bin")
 # Android 8, 9 and 11 brought these.
-_FIRST_SDK = {"sha256sum": 26, "diff": 26, "awk": 28, "fsync": 30}
+_FIRST_SDK = {"sha256sum": 26, "awk": 28, "fsync": 30}
 _ELF = b"\x7fELF"
 # Some tools push their own busybox; its applets run as the phone's commands.
 _BUSYBOX_MARK = b"BusyBox v"

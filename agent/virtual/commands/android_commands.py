@@ -169,18 +169,8 @@ def content(call: CommandCall) -> int:
     return call.fail("[ERROR] Unsupported operation", 1)
 
 
-def service(call: CommandCall) -> int:
-    """Handle `service list` and `service check NAME`."""
-    if call.argv[1:2] == ["check"]:
-        state = "found" if call.argv[2:3] in (["battery"], ["power"], ["package"]) else "not found"
-        call.print(f"Service {' '.join(call.argv[2:3])}: {state}\n")
-    else:
-        call.print("Found 3 services:\n0\tbattery: []\n1\tpower: []\n2\tpackage: []\n")
-    return 0
-
-
 ANDROID_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(am, cmd, content, dumpsys, lshal, pm, service, settings, svc),
+    **by_name(am, cmd, content, dumpsys, lshal, pm, settings, svc),
     "input": ignore,
     "wm": ignore,
 }

@@ -1,4 +1,4 @@
-"""awk: fields, patterns, variables, arrays and the usual functions, applied line by line."""
+"""awk: fields, patterns, variables and arithmetic; without loops, arrays and functions."""
 
 import operator
 import re
@@ -12,7 +12,6 @@ from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 Value = str | float
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
-_STEPS_MAX = 1_000_000
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -31,7 +30,7 @@ _COMPARISONS: dict[str, Callable[[Value, Value], bool]] = {
 
 
 class _AwkJump(Exception):
-    """next, exit, break or continue was executed."""
+    """next or exit was executed."""
 
     def __init__(self, kind: str, status: int = 0) -> None:
         super().__init__(kind)
@@ -43,10 +42,8 @@ class _AwkMachine:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self.variables: dict[str, Value] = {"FS": " ", "OFS": " ", "ORS": "\n", "NR": 0.0}
-        self._arrays: dict[str, dict[str, Value]] = {}
         self._record = ""
         self._fields: list[str] = []
-        self._step_count = 0
 
     def set_record(self, record: str) -> None:
         self._record = record
@@ -63,9 +60,6 @@ class _AwkMachine:
     # -- statements
 
     def run(self, node: AwkNode) -> None:
-        self._step_count += 1
-        if self._step_count > _STEPS_MAX:
-            raise AwkError("too many steps")
         match node.kind:
             case "block":
                 for part in node.parts:
@@ -80,41 +74,11 @@ class _AwkMachine:
                 branch = 1 if _is_true(self.evaluate(node.parts[0])) else 2
                 if branch < len(node.parts):
                     self.run(node.parts[branch])
-            case "while" | "for" | "for_in":
-                self._loop(node)
             case "do":
                 self.evaluate(node.parts[0])
             case _:
                 status = int(_to_number(self.evaluate(node.parts[0]))) if node.parts else 0
                 raise _AwkJump(node.kind, status)
-
-    def _loop(self, node: AwkNode) -> None:
-        if node.kind == "for_in":
-            name, array = node.text.split()
-            for key in list(self._arrays.get(array, {})):
-                self.variables[name] = key
-                if not self._run_loop_body(node.parts[0]):
-                    return
-            return
-        empty_block = AwkNode("block")
-        parts = (
-            node.parts
-            if node.kind == "for"
-            else (empty_block, node.parts[0], empty_block, node.parts[1])
-        )
-        first, test, step, body = parts
-        self.run(first)
-        while _is_true(self.evaluate(test)) and self._run_loop_body(body):
-            self.run(step)
-
-    def _run_loop_body(self, body: AwkNode) -> bool:
-        try:
-            self.run(body)
-        except _AwkJump as jump:
-            if jump.kind not in ("break", "continue"):
-                raise
-            return jump.kind == "continue"
-        return True
 
     # -- expressions
 
@@ -128,26 +92,16 @@ class _AwkMachine:
                 return float(
                     compile_posix(node.text, extended=True).search(self._record) is not None
                 )
-            case "name" | "$" | "[":
-                return self._read_variable(node)
+            case "name":
+                return self.variables.get(node.text, "")
+            case "$":
+                return self._get_field(int(_to_number(self.evaluate(node.parts[0]))))
             case "group":
                 return self.evaluate(node.parts[0])
             case "concat":
                 return "".join(_to_text(self.evaluate(part)) for part in node.parts)
-            case "?":
-                return self.evaluate(node.parts[1 if _is_true(self.evaluate(node.parts[0])) else 2])
-            case "call":
-                return self._call_function(node)
             case _:
                 return self._evaluate_operation(node)
-
-    def _read_variable(self, node: AwkNode) -> Value:
-        if node.kind == "name":
-            return self.variables.get(node.text, "")
-        inner = self.evaluate(node.parts[0])
-        if node.kind == "$":
-            return self._get_field(int(_to_number(inner)))
-        return self._arrays.setdefault(node.text, {}).setdefault(_to_text(inner), "")
 
     def _assign_or_step(self, node: AwkNode) -> Value:
         """Evaluate an assignment, ++ or --."""
@@ -211,9 +165,6 @@ class _AwkMachine:
     def _assign(self, target: AwkNode, value: Value) -> None:
         if target.kind == "name":
             self.variables[target.text] = value
-        elif target.kind == "[":
-            key = _to_text(self.evaluate(target.parts[0]))
-            self._arrays.setdefault(target.text, {})[key] = value
         elif target.kind == "$":
             index = int(_to_number(self.evaluate(target.parts[0])))
             if index == 0:
@@ -222,56 +173,6 @@ class _AwkMachine:
             self._fields += [""] * (min(index, 10_000) - len(self._fields))
             self._fields[index - 1] = _to_text(value)
             self._record = str(self.variables["OFS"]).join(self._fields)
-
-    def _call_function(self, node: AwkNode) -> Value:
-        name = node.text
-        if name in ("sub", "gsub"):
-            return self._substitute(node)
-        if name == "split":
-            separator = _to_text(self.evaluate(node.parts[2])) if len(node.parts) > 2 else " "
-            text = _to_text(self.evaluate(node.parts[0]))
-            pieces = text.split() if separator == " " else re.split(re.escape(separator), text)
-            by_index = {str(index): piece for index, piece in enumerate(pieces, 1)}
-            self._arrays[node.parts[1].text] = dict(by_index)
-            return float(len(pieces))
-        if name == "match":
-            match = self._compile_pattern(node.parts[1]).search(
-                _to_text(self.evaluate(node.parts[0]))
-            )
-            return float(match.start() + 1 if match else 0)
-        words = [self.evaluate(part) for part in node.parts]
-        if name == "length":
-            return float(len(_to_text(words[0]) if words else self._record))
-        if name == "substr":
-            start = int(_to_number(words[1])) - 1
-            end = start + int(_to_number(words[2])) if len(words) > 2 else None
-            return _to_text(words[0])[max(start, 0) : end]
-        if name == "index":
-            return float(_to_text(words[0]).find(_to_text(words[1])) + 1)
-        if name == "sprintf":
-            return format_printf(_to_text(words[0]), [_to_text(word) for word in words[1:]])[0]
-        simple: dict[str, Callable[[Value], Value]] = {
-            "int": lambda word: float(int(_to_number(word))),
-            "tolower": lambda word: _to_text(word).lower(),
-            "toupper": lambda word: _to_text(word).upper(),
-            "strtonum": lambda word: float(int(_to_text(word), 0)),
-        }
-        if name not in simple:
-            raise AwkError(f"no function {name}")
-        return simple[name](words[0])
-
-    def _substitute(self, node: AwkNode) -> float:
-        target = (
-            node.parts[2] if len(node.parts) > 2 else AwkNode("$", parts=(AwkNode("number", "0"),))
-        )
-        replacement = _to_text(self.evaluate(node.parts[1]))
-        text, count = self._compile_pattern(node.parts[0]).subn(
-            lambda match: replacement.replace("&", match[0]),
-            _to_text(self.evaluate(target)),
-            count=0 if node.text == "gsub" else 1,
-        )
-        self._assign(target, text)
-        return float(count)
 
 
 def _to_text(value: Value) -> str:

@@ -43,7 +43,7 @@ def tokenize(text: str) -> list[tuple[str, str]]:
     position = 0
     while position < len(text):
         previous = tokens[-1] if tokens else ("mark", "")
-        divides = previous[0] in _VALUE_ENDS or previous[1] in (")", "]", "$")
+        divides = previous[0] in _VALUE_ENDS or previous[1] in (")", "$")
         if text[position] == "/" and not divides:
             end = position + 1
             while end < len(text) and text[end] != "/":
@@ -94,17 +94,12 @@ class AwkParser:
         if word in ("print", "printf"):
             self._position += 1
             return AwkNode(word, parts=tuple(self._parse_list(";", "\n", "}")))
-        if word in ("next", "exit", "break", "continue"):
+        if word in ("next", "exit"):
             self._position += 1
             ended = self._peek() in (";", "\n", "}", "")
             return AwkNode(word, parts=() if ended else (self._parse_expression(),))
         if word == "if":
             return self._parse_if()
-        if word == "while":
-            self._position += 1
-            return AwkNode("while", parts=(self._parse_parenthesized(), self._parse_body()))
-        if word == "for":
-            return self._parse_for()
         return AwkNode("do", parts=(self._parse_expression(),))
 
     def _parse_if(self) -> AwkNode:
@@ -116,23 +111,6 @@ class AwkParser:
             return AwkNode("if", parts=(condition, body, self._parse_body()))
         self._position = position
         return AwkNode("if", parts=(condition, body))
-
-    def _parse_for(self) -> AwkNode:
-        self._position += 1
-        self._expect("(")
-        if self._tokens[self._position + 1 : self._position + 2] == [("name", "in")]:
-            name = self._next()[1]
-            self._position += 1
-            array = self._next()[1]
-            self._expect(")")
-            return AwkNode("for_in", f"{name} {array}", (self._parse_body(),))
-        first = AwkNode("block") if self._peek() == ";" else self._parse_statement()
-        self._expect(";")
-        test = AwkNode("number", "1") if self._peek() == ";" else self._parse_expression()
-        self._expect(";")
-        step = AwkNode("block") if self._peek() == ")" else self._parse_statement()
-        self._expect(")")
-        return AwkNode("for", parts=(first, test, step, self._parse_body()))
 
     def _parse_body(self) -> AwkNode:
         self._skip_ends()
@@ -156,11 +134,7 @@ class AwkParser:
 
     def _parse_expression(self) -> AwkNode:
         left = self._parse_level(0)
-        if self._take("?"):
-            yes = self._parse_expression()
-            self._expect(":")
-            return AwkNode("?", parts=(left, yes, self._parse_expression()))
-        if self._peek() in _ASSIGNMENTS and left.kind in ("name", "$", "["):
+        if self._peek() in _ASSIGNMENTS and left.kind in ("name", "$"):
             sign = self._next()[1]
             return AwkNode("set", sign, (left, self._parse_expression()))
         return left
@@ -182,9 +156,8 @@ class AwkParser:
                 return left
 
     def _starts_value(self) -> bool:
-        words = ("in", "else")
         kind, text = self._kind(), self._peek()
-        return (kind in ("number", "string", "name") and text not in words) or text in ("$", "(")
+        return (kind in _VALUE_ENDS and text != "else") or text in ("$", "(")
 
     def _parse_unary(self) -> AwkNode:
         for sign in ("!", "-", "+", "++", "--"):
@@ -209,15 +182,9 @@ class AwkParser:
             return AwkNode("group", parts=(inner,))
         if kind != "name":
             raise AwkError(f"unexpected '{text or 'end'}'")
-        if self._take("("):
-            arguments = self._parse_list(")")
-            self._expect(")")
-            return AwkNode("call", text, tuple(arguments))
-        if self._take("["):
-            index = self._parse_expression()
-            self._expect("]")
-            return AwkNode("[", text, (index,))
-        return AwkNode("call", text) if text == "length" else AwkNode("name", text)
+        if self._peek() in ("(", "["):
+            raise AwkError(f"loops, functions and arrays are not supported: {text}")
+        return AwkNode("name", text)
 
     # -- tokens
 

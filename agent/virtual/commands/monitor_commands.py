@@ -9,8 +9,7 @@ from zlib import crc32
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.process_commands import signal_number
 from agent.virtual.process_table import Process
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, run_as_process
-from agent.virtual.shell.word_expansion import evaluate_arithmetic
+from agent.virtual.shell.command_call import CommandCall, by_name, run_as_process
 
 
 def pgrep(call: CommandCall) -> int:
@@ -85,12 +84,4 @@ def hostid(call: CommandCall) -> int:
     return 0
 
 
-def expr(call: CommandCall) -> int:
-    value = evaluate_arithmetic(" ".join(call.argv[1:]), {})
-    call.print(f"{value}\n")
-    return int(value == 0)
-
-
-MONITOR_COMMANDS: dict[str, CommandFunction] = by_name(
-    expr, hostid, hostname, nproc, pgrep, pkill, timeout
-)
+MONITOR_COMMANDS = by_name(hostid, hostname, nproc, pgrep, pkill, timeout)

@@ -1,6 +1,4 @@
-"""sed: s///, p, d, q, a, i, c and =; addresses by line, pattern and range. Other commands are
-errors.
-"""
+"""sed: s///, p, d and q; addresses by line, pattern and range. Other commands are errors."""
 
 import re
 import stat
@@ -61,12 +59,7 @@ class _SedParser:
             command.flags = self._read_flags()
             if "I" in command.flags or "i" in command.flags:
                 command.pattern = re.compile(command.pattern.pattern, re.IGNORECASE)
-        elif command.verb in "aic":
-            self._skip(" \t\\\n")
-            end = self.text.find("\n", self.position)
-            end = len(self.text) if end < 0 else end
-            command.text, self.position = self.text[self.position : end], end
-        elif command.verb not in ("p", "d", "q", "="):
+        elif command.verb not in ("p", "d", "q"):
             raise ValueError(f"bad pattern '{self.text}'@{self.position} ({command.verb})")
         return command
 
@@ -168,42 +161,29 @@ def _split_arguments(words: list[str]) -> tuple[set[str], list[str], list[str]]:
 def _edit_lines(commands: list[_SedCommand], lines: list[str], is_silent: bool) -> str:
     output_lines: list[str] = []
     for number, line in enumerate(lines, 1):
-        edited = _edit_line(commands, line, number, number == len(lines), output_lines)
-        if not is_silent and edited.output is not None:
-            output_lines.append(edited.output)
-        output_lines += edited.appended
-        if edited.quits:
+        edited, quits = _edit_line(commands, line, number, number == len(lines), output_lines)
+        if not is_silent and edited is not None:
+            output_lines.append(edited)
+        if quits:
             break
     return "".join(f"{line}\n" for line in output_lines)
 
 
-@dataclass(slots=True)
-class _EditedLine:
-    """The result of editing one line."""
-
-    output: str | None
-    appended: list[str]
-    quits: bool = False
-
-
 def _edit_line(
     commands: list[_SedCommand], line: str, number: int, is_last: bool, output_lines: list[str]
-) -> _EditedLine:
-    appended: list[str] = []
+) -> tuple[str | None, bool]:
+    """Return the edited line, None if it is deleted, and whether it is the last one to read."""
     for command in commands:
         if not _is_selected(command, number, line, is_last):
             continue
         if command.verb == "s":
             line, is_printed = _substitute(command, line)
             output_lines += [line] if is_printed else []
-        elif command.verb == "a":
-            appended.append(command.text)
-        elif command.verb in "dcq":
-            output_lines += [command.text] if command.verb == "c" else []
-            return _EditedLine(line if command.verb == "q" else None, appended, command.verb == "q")
+        elif command.verb == "p":
+            output_lines.append(line)
         else:
-            output_lines.append({"p": line, "=": str(number), "i": command.text}[command.verb])
-    return _EditedLine(line, appended)
+            return (line, True) if command.verb == "q" else (None, False)
+    return line, False
 
 
 def _is_selected(command: _SedCommand, number: int, line: str, is_last: bool) -> bool:

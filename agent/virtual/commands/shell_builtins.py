@@ -15,7 +15,6 @@ from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, decode, encode
 from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
 from agent.virtual.shell.shell_parser import parse
-from agent.virtual.shell.word_expansion import evaluate_arithmetic
 
 
 def true(call: CommandCall) -> int:
@@ -135,17 +134,6 @@ def trap(call: CommandCall) -> int:
         else:
             call.shell.traps[name] = words[0]
     return 0
-
-
-def let(call: CommandCall) -> int:
-    """Handle let x=1+2 y; true if the last value is not 0."""
-    value = 0
-    for item in call.argv[1:]:
-        name, equals, text = item.partition("=")
-        value = evaluate_arithmetic(text if equals else item, call.shell.variables)
-        if equals:
-            call.shell.variables[name] = str(value)
-    return int(value == 0)
 
 
 def env(call: CommandCall) -> "int | Awaitable[int]":
@@ -323,7 +311,7 @@ def _first_number(call: CommandCall, default: int) -> int:
 
 BUILTINS: dict[str, CommandFunction] = {
     **by_name(
-        cd, env, export, false, let, local, pwd, read, shift, test, trap, true, umask, unset, wait
+        cd, env, export, false, local, pwd, read, shift, test, trap, true, umask, unset, wait
     ),
     ":": true,
     ".": source_file,
@@ -338,8 +326,6 @@ BUILTINS: dict[str, CommandFunction] = {
     "return": return_from,
     "set": set_options,
     "typeset": local,
-    "readonly": export,
     "ulimit": true,
-    "alias": true,
     "type": print_paths,
 }

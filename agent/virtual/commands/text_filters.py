@@ -1,14 +1,13 @@
-"""Text filters: cut, tr, uniq, tee, tac, xargs, od, xxd, base64, cmp and others."""
+"""Text filters: cut, tr, uniq, tee, xargs and zcat."""
 
-import base64
 import gzip
 import re
 import zlib
 
-from agent.virtual.commands.command_input import read_input_lines, read_inputs
+from agent.virtual.commands.command_input import read_input_lines
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.shell.byte_streams import read_all
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, decode, encode
+from agent.virtual.shell.command_call import CommandCall, by_name, decode, encode
 
 _RANGE = re.compile(r"(\d*)(-?)(\d*)")
 _ARGUMENTS_MAX = 10_000
@@ -120,12 +119,6 @@ async def tee(call: CommandCall) -> int:
     return 0
 
 
-async def tac(call: CommandCall) -> int:
-    lines, status = await read_input_lines(call, call.argv[1:])
-    call.print("".join(f"{line}\n" for line in reversed(lines)))
-    return status
-
-
 async def xargs(call: CommandCall) -> int:
     """Handle xargs [-0] [-n N] [-I PLACEHOLDER] COMMAND..."""
     options, words = split_options(call.argv[1:], valued="nIPsE")
@@ -154,67 +147,6 @@ async def xargs(call: CommandCall) -> int:
     return status
 
 
-async def od(call: CommandCall) -> int:
-    """Handle od in octal words, or in bytes with -t x1; -An prints no addresses."""
-    options, names = split_options(call.argv[1:], valued="tANjw")
-    content = await _read_bytes(call, names)
-    content = content[int(options.get("j") or 0) :]
-    content = content[: int(options["N"])] if "N" in options else content
-    by_byte = options.get("t", "") in ("x1", "x1z") or "x1" in options.get("t", "")
-    for start in range(0, len(content), 16):
-        row = content[start : start + 16]
-        if by_byte:
-            cells = "".join(f" {byte:02x}" for byte in row)
-        else:
-            pairs = [row[i : i + 2] for i in range(0, len(row), 2)]
-            cells = "".join(f" {int.from_bytes(pair, 'little'):06o}" for pair in pairs)
-        call.print((cells if options.get("A") == "n" else f"{start:07o}{cells}") + "\n")
-    if options.get("A") != "n":
-        call.print(f"{len(content):07o}\n")
-    return 0
-
-
-async def xxd(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:], valued="lsc")
-    content = await _read_bytes(call, names)
-    content = content[: int(options["l"])] if "l" in options else content
-    if "p" in options:
-        rows = [content[start : start + 30].hex() for start in range(0, len(content), 30)]
-        call.print("".join(f"{row}\n" for row in rows))
-        return 0
-    for start in range(0, len(content), 16):
-        row = content[start : start + 16]
-        cells = " ".join(row[i : i + 2].hex() for i in range(0, len(row), 2))
-        printable = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        call.print(f"{start:08x}: {cells:<39}  {printable}\n")
-    return 0
-
-
-async def run_base64(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:], valued="w")
-    content = await _read_bytes(call, names)
-    if "d" in options:
-        call.streams.stdout.write(base64.b64decode(content))
-        return 0
-    text = base64.b64encode(content).decode()
-    width = int(options.get("w") or 76) or len(text) or 1
-    call.print("".join(f"{text[start : start + width]}\n" for start in range(0, len(text), width)))
-    return 0
-
-
-async def compare_files(call: CommandCall) -> int:
-    """Handle cmp and diff: report whether two files are equal."""
-    options, names = split_options(call.argv[1:])
-    contents = [content async for _, content in read_inputs(call, names[:2])]
-    if None in contents or len(contents) < 2:
-        return 2
-    are_equal = contents[0] == contents[1]
-    if not are_equal and not {"s", "q"} & set(options):
-        message = "differ: char 1, line 1" if call.name == "cmp" else "differ"
-        call.print(f"{names[0]} {names[1]} {message}\n")
-    return int(not are_equal)
-
-
 async def zcat(call: CommandCall) -> int:
     """Handle zcat FILE..."""
     for name in split_options(call.argv[1:])[1]:
@@ -226,21 +158,4 @@ async def zcat(call: CommandCall) -> int:
     return 0
 
 
-async def number_lines(call: CommandCall) -> int:
-    lines, status = await read_input_lines(call, split_options(call.argv[1:])[1])
-    call.print("".join(f"{number:>6}\t{line}\n" for number, line in enumerate(lines, 1)))
-    return status
-
-
-async def _read_bytes(call: CommandCall, names: list[str]) -> bytes:
-    parts = [content async for name, content in read_inputs(call, names) if content is not None]
-    return b"".join(parts)
-
-
-TEXT_FILTERS: dict[str, CommandFunction] = {
-    **by_name(cut, od, tac, tee, tr, uniq, xargs, xxd, zcat),
-    "base64": run_base64,
-    "cmp": compare_files,
-    "diff": compare_files,
-    "nl": number_lines,
-}
+TEXT_FILTERS = by_name(cut, tee, tr, uniq, xargs, zcat)
