@@ -4,17 +4,28 @@ Seconds are model seconds.
 """
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from agent.virtual.engines import load_engine
-from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.mischief.fault_type import (
+    Change,
+    ChangeFault,
+    FaultType,
+    InjectionTarget,
+    InvalidMischief,
+)
 from agent.virtual.model_clock import ScheduledAction
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
-from agent.virtual.profiles import PhoneProfile
 
 _SYSTEM = 1000
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share <= 1:
+        raise InvalidMischief(f"share={share} is not above 0 and at most 1")
 
 
 @dataclass(eq=False)
@@ -94,8 +105,7 @@ class OtherWork(FaultType):
         mask = int(self.mask, 16) & target.phone.processes.all_cores
         if not mask:
             raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
-        if not 0 < self.share <= 1:
-            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
+        _check_share(self.share)
         self._load = load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
         load.demand = self.share
         soc, processes = target.phone.soc, target.phone.processes
@@ -158,7 +168,7 @@ class ChargerReturns(FaultType):
 
 
 @dataclass(eq=False)
-class HiddenLimit(FaultType):
+class HiddenLimit(ChangeFault):
     """A limiter without a sysfs node: the cores reach only a `share` of what their clocks allow.
 
     With `part=gpu` it limits the GPU.
@@ -167,146 +177,94 @@ class HiddenLimit(FaultType):
     share: float = 0.8
     part: str = "cpu"
 
-    def start(self, target: InjectionTarget) -> None:
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
         if self.part not in ("cpu", "gpu") or self.share <= 0:
             raise InvalidMischief(f"part={self.part} share={self.share}: use cpu or gpu, above 0")
-        self._set_share(target, self.share)
-
-    def stop(self, target: InjectionTarget) -> None:
-        self._set_share(target, 1.0)
-
-    def _set_share(self, target: InjectionTarget, share: float) -> None:
         soc = target.phone.soc
         if self.part == "cpu":
-            soc.change(lambda: setattr(soc, "hidden_speed_share", share))
+            yield Change(soc, "hidden_speed_share", self.share)
         elif soc.gpu is not None:
-            soc.change(lambda: setattr(soc.gpu, "speed_left", share))
+            yield Change(soc.gpu, "speed_left", self.share)
 
 
 @dataclass(eq=False)
-class GpuContention(FaultType):
+class GpuContention(ChangeFault):
     """Another app draws on the GPU: a `share` of its time is left."""
 
     share: float = 0.6
 
-    def start(self, target: InjectionTarget) -> None:
-        if not 0 < self.share <= 1:
-            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
-        self._set_share(target, self.share)
-
-    def stop(self, target: InjectionTarget) -> None:
-        self._set_share(target, 1.0)
-
-    @staticmethod
-    def _set_share(target: InjectionTarget, share: float) -> None:
-        soc, gpu = target.phone.soc, target.phone.soc.gpu
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        _check_share(self.share)
+        gpu = target.phone.soc.gpu
         if gpu is None:
             raise InvalidMischief("this phone has no GPU")
-
-        def apply() -> None:
-            gpu.speed_left, gpu.others_busy = share, 1.0 - share
-
-        soc.change(apply)
+        yield Change(gpu, "speed_left", self.share)
+        yield Change(gpu, "others_busy", 1.0 - self.share)
 
 
 @dataclass(eq=False)
-class Screen(FaultType):
+class Screen(ChangeFault):
     """A person switches the screen on: it draws `watts` more, at a `brightness` of 255."""
 
     watts: float = 0.8
     brightness: int = 180
 
-    def start(self, target: InjectionTarget) -> None:
-        self._light(target, self.watts, self.brightness)
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        target.phone.touched_at = target.phone.uptime()
+        yield Change(target.phone, "lit_brightness", self.brightness)
+        yield Change(target.phone.soc, "panel_w", self.watts)
 
     def stop(self, target: InjectionTarget) -> None:
-        self._light(target, 0.0, None)
-
-    @staticmethod
-    def _light(target: InjectionTarget, watts: float, brightness: int | None) -> None:
-        soc, target.phone.lit_brightness = target.phone.soc, brightness
+        super().stop(target)
         target.phone.touched_at = target.phone.uptime()
-        soc.change(lambda: setattr(soc, "panel_w", watts))
 
 
 @dataclass(eq=False)
-class PowerDraw(FaultType):
+class PowerDraw(ChangeFault):
     """A radio or another part draws `watts` more, and no node shows which."""
 
     watts: float = 1.0
 
-    def start(self, target: InjectionTarget) -> None:
-        soc = target.phone.soc
-        soc.change(lambda: setattr(soc, "panel_w", self.watts))
-
-    def stop(self, target: InjectionTarget) -> None:
-        soc = target.phone.soc
-        soc.change(lambda: setattr(soc, "panel_w", 0.0))
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone.soc, "panel_w", self.watts)
 
 
 @dataclass(eq=False)
-class Governor(FaultType):
+class Governor(ChangeFault):
     """Another program switches all CPU governors to `governor`; limits stay as they are."""
 
     governor: str = "powersave"
-    _before: list[str] = field(default_factory=list, init=False, repr=False)
 
-    def start(self, target: InjectionTarget) -> None:
-        clusters = target.phone.soc.clusters
-        if self.governor not in clusters[0].governors:
-            choices = ", ".join(clusters[0].governors)
-            raise InvalidMischief(f"governor={self.governor} is none of {choices}", "governor")
-        self._before = [cluster.governor for cluster in clusters]
-        self._set(target, [self.governor] * len(clusters))
-
-    def stop(self, target: InjectionTarget) -> None:
-        self._set(target, self._before)
-
-    @staticmethod
-    def _set(target: InjectionTarget, governors: list[str]) -> None:
-        soc = target.phone.soc
-
-        def apply() -> None:
-            for cluster, governor in zip(soc.clusters, governors, strict=False):
-                cluster.governor = governor
-
-        soc.change(apply)
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        for cluster in target.phone.soc.clusters:
+            if self.governor not in cluster.governors:
+                choices = ", ".join(cluster.governors)
+                raise InvalidMischief(f"governor={self.governor} is none of {choices}", "governor")
+            yield Change(cluster, "governor", self.governor)
 
 
 @dataclass(eq=False)
-class MemoryContention(FaultType):
+class MemoryContention(ChangeFault):
     """Something else uses the memory bus: a `share` of the bandwidth is left."""
 
     share: float = 0.5
-    _before: PhoneProfile | None = field(default=None, init=False, repr=False)
 
-    def start(self, target: InjectionTarget) -> None:
-        if not 0 < self.share <= 1:
-            raise InvalidMischief(f"share={self.share} is not above 0 and at most 1")
-        soc = target.phone.soc
-        self._before, memory = soc.profile, soc.profile.memory
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        _check_share(self.share)
+        soc, memory = target.phone.soc, target.phone.soc.profile.memory
         names = ("bandwidth_gbs", "core_gbs")
         left = {name: self.share * getattr(memory, name) for name in names}
-        profile = soc.profile.model_copy(update={"memory": memory.model_copy(update=left)})
-        soc.change(lambda: setattr(soc, "profile", profile))
-
-    def stop(self, target: InjectionTarget) -> None:
-        soc = target.phone.soc
-        if self._before is not None:
-            soc.change(lambda: setattr(soc, "profile", self._before))
+        changed = {"memory": memory.model_copy(update=left)}
+        yield Change(soc, "profile", soc.profile.model_copy(update=changed))
 
 
 @dataclass(eq=False)
 class BusThrottle(MemoryContention):
     """The clock of the memory bus is lowered: a `share` of it, and of the bandwidth, is left."""
 
-    def start(self, target: InjectionTarget) -> None:
-        super().start(target)
-        target.phone.soc.bus_share = self.share
-
-    def stop(self, target: InjectionTarget) -> None:
-        super().stop(target)
-        target.phone.soc.bus_share = 1.0
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield from super().changes(target)
+        yield Change(target.phone.soc, "bus_share", self.share)
 
 
 @dataclass(eq=False)

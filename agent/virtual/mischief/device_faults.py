@@ -4,12 +4,19 @@ Seconds are model seconds.
 """
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.files.file_nodes import ROOT
-from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.mischief.fault_type import (
+    Change,
+    ChangeFault,
+    FaultType,
+    InjectionTarget,
+    InvalidMischief,
+)
 from agent.virtual.model_clock import ScheduledAction
 
 _TMP = "/data/local/tmp"
@@ -132,19 +139,15 @@ class BatteryDrains(FaultType):
 
 
 @dataclass(eq=False)
-class DiskFull(FaultType):
+class DiskFull(ChangeFault):
     """The storage has only `free_bytes` bytes left."""
 
     free_bytes: int = 0
-    _capacity_before: int = field(default=0, init=False, repr=False)
 
-    def start(self, target: InjectionTarget) -> None:
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
         tree = target.phone.tree
-        self._capacity_before = tree.capacity_bytes
-        tree.capacity_bytes = min(tree.used_bytes + self.free_bytes, tree.capacity_bytes)
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.tree.capacity_bytes = self._capacity_before
+        capacity_bytes = min(tree.used_bytes + self.free_bytes, tree.capacity_bytes)
+        yield Change(tree, "capacity_bytes", capacity_bytes)
 
 
 @dataclass(eq=False)

@@ -4,10 +4,10 @@ A fault acts on its target only; its stop undoes whatever its start changed.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from agent.virtual.adb.phone_server import PhoneServer
 from agent.virtual.mischief.faulty_wire import FaultyWire
@@ -56,6 +56,39 @@ class FaultType(ABC):
 
     def observe(self, target: InjectionTarget, event: str, facts: dict[str, object]) -> None:  # noqa: B027
         """React to an event of the phone while the fault is active."""
+
+
+class Change(NamedTuple):
+    """An attribute of a part of the phone, and its value."""
+
+    part: object
+    name: str
+    value: object
+
+
+@dataclass(eq=False)
+class ChangeFault(FaultType):
+    """A fault that changes attributes of the phone's parts, and sets them back."""
+
+    _before: list[Change] = field(default_factory=list, init=False, repr=False)
+
+    @abstractmethod
+    def changes(self, target: InjectionTarget) -> Iterable[Change]:
+        """Return what to change; raise InvalidMischief if the options make no sense."""
+
+    def start(self, target: InjectionTarget) -> None:
+        changes = tuple(self.changes(target))
+        self._before = [Change(part, name, getattr(part, name)) for part, name, _ in changes]
+        target.phone.soc.change(lambda: _apply(changes))
+
+    def stop(self, target: InjectionTarget) -> None:
+        before, self._before = self._before, []
+        target.phone.soc.change(lambda: _apply(before))
+
+
+def _apply(changes: Iterable[Change]) -> None:
+    for part, name, value in changes:
+        setattr(part, name, value)
 
 
 @dataclass(eq=False)

@@ -3,59 +3,49 @@
 The runner maps them to the exit statuses of its contract.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.mischief.fault_type import (
+    Change,
+    ChangeFault,
+    FaultType,
+    InjectionTarget,
+    InvalidMischief,
+)
 
 
 @dataclass(eq=False)
-class GpuMissing(FaultType):
+class GpuMissing(ChangeFault):
     """The phone has no OpenCL library, or (`what=device`) one that lists no devices."""
 
     what: str = "library"
 
-    def start(self, target: InjectionTarget) -> None:
-        self._set_missing(target, True)
-
-    def stop(self, target: InjectionTarget) -> None:
-        self._set_missing(target, False)
-
-    def _set_missing(self, target: InjectionTarget, is_missing: bool) -> None:
-        opencl = target.phone.opencl
-        if self.what == "library":
-            opencl.library_missing = is_missing
-        elif self.what == "device":
-            opencl.devices_missing = is_missing
-        else:
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        names = {"library": "library_missing", "device": "devices_missing"}
+        if self.what not in names:
             raise InvalidMischief(f"what={self.what} is not possible; use library or device")
+        yield Change(target.phone.opencl, names[self.what], True)
 
 
 @dataclass(eq=False)
-class GpuBuildFails(FaultType):
+class GpuBuildFails(ChangeFault):
     """The vendor's compiler rejects every kernel with the message `text`."""
 
     text: str = "error: use of undeclared identifier"
 
-    def start(self, target: InjectionTarget) -> None:
-        target.phone.opencl.build_error = self.text
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.opencl.build_error = ""
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone.opencl, "build_error", self.text)
 
 
 @dataclass(eq=False)
-class GpuMemory(FaultType):
+class GpuMemory(ChangeFault):
     """The GPU allocates no buffer of more than `max_alloc_mb` MB."""
 
     max_alloc_mb: int = 0
-    _before_mb: int = field(default=0, init=False, repr=False)
 
-    def start(self, target: InjectionTarget) -> None:
-        opencl = target.phone.opencl
-        self._before_mb, opencl.max_alloc_mb = opencl.max_alloc_mb, self.max_alloc_mb
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.opencl.max_alloc_mb = self._before_mb
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone.opencl, "max_alloc_mb", self.max_alloc_mb)
 
 
 @dataclass(eq=False)
@@ -70,11 +60,8 @@ class GpuLost(FaultType):
 
 
 @dataclass(eq=False)
-class GpuWrong(FaultType):
+class GpuWrong(ChangeFault):
     """The GPU computes values that are not finite."""
 
-    def start(self, target: InjectionTarget) -> None:
-        target.phone.opencl.computes_nonsense = True
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.opencl.computes_nonsense = False
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone.opencl, "computes_nonsense", True)

@@ -2,12 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agent.virtual.adb.adb_services import identity_banner
-from agent.virtual.mischief.fault_type import FaultType, InjectionTarget
+from agent.virtual.mischief.fault_type import Change, ChangeFault, FaultType, InjectionTarget
 from agent.virtual.mischief.faulty_wire import ForeignAdbd, accept_incoming, drop_incoming
 
 _OLD_ADBD = 0x01000000
@@ -107,17 +107,15 @@ class Partition(FaultType):
 
 
 @dataclass(eq=False)
-class Slow(FaultType):
+class Slow(ChangeFault):
     """The link carries `bytes_per_s` (0: no limit), and delays each packet by `latency_s`."""
 
     bytes_per_s: float = 0.0
     latency_s: float = 0.05
 
-    def start(self, target: InjectionTarget) -> None:
-        target.wire.bytes_per_s, target.wire.latency_s = self.bytes_per_s, self.latency_s
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.wire.bytes_per_s = target.wire.latency_s = 0.0
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.wire, "bytes_per_s", self.bytes_per_s)
+        yield Change(target.wire, "latency_s", self.latency_s)
 
 
 @dataclass(eq=False)

@@ -5,10 +5,13 @@ Endless output is generated as it is read, so a host that stops reading costs no
 
 import inspect
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.virtual.files.file_nodes import SHELL, Directory, RegularFile
 from agent.virtual.mischief.fault_type import (
+    Change,
+    ChangeFault,
     FaultType,
     InjectionTarget,
     InvalidMischief,
@@ -42,7 +45,7 @@ HOSTILE_NAMES = (
 
 
 @dataclass(eq=False)
-class FalseTimes(FaultType):
+class FalseTimes(ChangeFault):
     """The runner claims a `share` of the time of its steps, or `step_factor` times as many steps.
 
     With `drop_every` it leaves out one of that many windows; `tick_ms` is the resolution of its
@@ -54,27 +57,21 @@ class FalseTimes(FaultType):
     drop_every: int = 0
     tick_ms: float = 0.0
 
-    def start(self, target: InjectionTarget) -> None:
-        target.phone.claims = RunnerClaims(
-            self.share, self.step_factor, self.drop_every, round(1e6 * self.tick_ms)
-        )
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.claims = RunnerClaims()
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        tick_ns = round(1e6 * self.tick_ms)
+        claims = RunnerClaims(self.share, self.step_factor, self.drop_every, tick_ns)
+        yield Change(target.phone, "claims", claims)
 
 
 @dataclass(eq=False)
-class FalseLoss(FaultType):
+class FalseLoss(ChangeFault):
     """The runner claims that the loss was `first` at the start and `last` at the end."""
 
     first: float = 1.0
     last: float = 2.0
 
-    def start(self, target: InjectionTarget) -> None:
-        target.phone.claims = RunnerClaims(loss=(self.first, self.last))
-
-    def stop(self, target: InjectionTarget) -> None:
-        target.phone.claims = RunnerClaims()
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone, "claims", RunnerClaims(loss=(self.first, self.last)))
 
 
 class _TruncatingSink(FilteredSink):

@@ -5,7 +5,7 @@ A fault replaces the functions that read and write a node; the model behind it i
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,7 +14,13 @@ from typing import NamedTuple
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.files.file_nodes import Directory, LiveNode
 from agent.virtual.files.file_tree import FileTree, os_error
-from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
+from agent.virtual.mischief.fault_type import (
+    Change,
+    ChangeFault,
+    FaultType,
+    InjectionTarget,
+    InvalidMischief,
+)
 from agent.virtual.model_clock import ScheduledAction
 
 _POLICIES = "/sys/devices/system/cpu/cpufreq/policy*"
@@ -86,26 +92,14 @@ def _discard(text: str) -> None:
 
 
 @dataclass(eq=False)
-class ClockPretends(FaultType):
+class ClockPretends(ChangeFault):
     """The real CPU clocks are `steps` rungs above the shown ones, or below them (negative)."""
 
     steps: int = -3
 
-    def start(self, target: InjectionTarget) -> None:
-        self._set_rungs(target, self.steps)
-
-    def stop(self, target: InjectionTarget) -> None:
-        self._set_rungs(target, 0)
-
-    @staticmethod
-    def _set_rungs(target: InjectionTarget, rungs: int) -> None:
-        soc = target.phone.soc
-
-        def apply() -> None:
-            for cluster in soc.clusters:
-                cluster.hidden_rungs = rungs
-
-        soc.change(apply)
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        for cluster in target.phone.soc.clusters:
+            yield Change(cluster, "hidden_rungs", self.steps)
 
 
 @dataclass(eq=False)
