@@ -23,11 +23,12 @@ from agent.virtual.profiles import load_profile
 from agent.virtual.socs import load_soc, soc_ids
 from agent.virtual.twin.calibrate import calibrate
 from agent.virtual.twin.core_power_model import family_model, running_rows
-from agent.virtual.twin.curve_error import LeftOut, LeftOutPoint, cross_validate
+from agent.virtual.twin.curve_error import LeftOut
 from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
 from agent.virtual.twin.fit_result import ERROR_QUANTILE, FitResult, stated_error
 from agent.virtual.twin.gpu_error import left_out_errors
 from agent.virtual.twin.measurements import load_measurements
+from benchmarks.curve_cross_validation import LeftOutPoint, cross_validate
 
 LEVEL = 0.95
 

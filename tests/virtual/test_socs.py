@@ -7,7 +7,8 @@ import pytest
 
 from agent.virtual.socs import InvalidSoc, load_soc, read_soc, soc_ids, soc_path
 from agent.virtual.twin.core_power_model import CorePowerModel, family_model
-from agent.virtual.twin.curve_error import LeftOut, cross_validate, predict_curve
+from agent.virtual.twin.curve_error import LeftOut, predict_curve
+from benchmarks.curve_cross_validation import cross_validate
 from benchmarks.virtual_accuracy import binomial_p, fit_error
 
 SOCS = [load_soc(soc_id) for soc_id in soc_ids()]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -59,20 +60,20 @@ def fit_power(
     """Fit all rows at once; then once without each row."""
     profile = profile.model_copy(update={"throttle": ()})  # the phases are too short for any trip
 
-    def fit_rows(whole: Sequence[PowerRow], sets: Sequence[CoreSetRow]) -> PhoneProfile:
-        values = solve_least_squares(_PowerResiduals(profile, engine, whole, sets), PRIORS)
-        return profile.with_values(values)
+    def fit_values(whole: Sequence[PowerRow], sets: Sequence[CoreSetRow]) -> Values:
+        residuals = partial(_power_residuals, profile, engine, whole, sets)
+        return solve_least_squares(residuals, PRIORS)
 
     def predictor_of_whole(rows: Sequence[PowerRow]) -> Callable[[PowerRow], float]:
-        fitted = fit_rows(rows, measured.core_set)
+        fitted = profile.with_values(fit_values(rows, measured.core_set))
         return lambda row: whole_phone_w(fitted, engine, [row])[0]
 
     def predictor_of_sets(rows: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
-        fitted = fit_rows(measured.power, rows)
+        fitted = profile.with_values(fit_values(measured.power, rows))
         return lambda row: above_idle_w(fitted, engine, [row])[0]
 
     whole, sets = measured.power, measured.core_set
-    values = solve_least_squares(_PowerResiduals(profile, engine, whole, sets), PRIORS)
+    values = fit_values(whole, sets)
     best = profile.with_values(values)
     whole_error = mean_error(whole_phone_w(best, engine, whole), [row.power_w for row in whole])
     sets_error = mean_error(above_idle_w(best, engine, sets), [row.power_w for row in sets])
@@ -89,29 +90,20 @@ def fit_power(
     ]
 
 
-class _PowerResiduals:
-    """Differences between model and rows, in standard deviations."""
-
-    def __init__(
-        self,
-        profile: PhoneProfile,
-        engine: EngineModel,
-        whole: Sequence[PowerRow],
-        sets: Sequence[CoreSetRow],
-    ) -> None:
-        self._profile, self._engine = profile, engine
-        self._whole, self._sets = whole, sets
-
-    def __call__(self, values: Values) -> Array:
-        candidate = self._profile.with_values(values)
-        predicted = whole_phone_w(candidate, self._engine, self._whole)
-        predicted += above_idle_w(candidate, self._engine, self._sets)
-        measured = [row.power_w for row in self._whole] + [row.power_w for row in self._sets]
-        # Power above idle is as uncertain as the idle power that was subtracted.
-        weights = [1.0] * len(self._whole) + [
-            row.weight / math.hypot(1.0, _IDLE_SPREAD_W / row.power_w / _SPREAD)
-            for row in self._sets
-        ]
-        return np.asarray(
-            np.array(weights) * np.log(np.array(predicted) / np.array(measured)) / _SPREAD
-        )
+def _power_residuals(
+    profile: PhoneProfile,
+    engine: EngineModel,
+    whole: Sequence[PowerRow],
+    sets: Sequence[CoreSetRow],
+    values: Values,
+) -> Array:
+    """Return the differences between model and rows, in standard deviations."""
+    candidate = profile.with_values(values)
+    predicted = [*whole_phone_w(candidate, engine, whole), *above_idle_w(candidate, engine, sets)]
+    measured = [row.power_w for row in whole] + [row.power_w for row in sets]
+    # Power above idle is as uncertain as the idle power that was subtracted.
+    weights = [1.0] * len(whole) + [
+        row.weight / math.hypot(1.0, _IDLE_SPREAD_W / row.power_w / _SPREAD) for row in sets
+    ]
+    ratios = np.array(predicted) / np.array(measured)
+    return np.asarray(np.array(weights) * np.log(ratios) / _SPREAD)

@@ -3,6 +3,7 @@ sets.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -78,25 +79,20 @@ def fit_time(
 ) -> list[FitResult]:
     """Fit all rows at once; then once without each model, each batch and each core set."""
 
-    def fit_rows(
-        steps: Sequence[StepRow], sets: Sequence[CoreSetRow]
-    ) -> tuple[PhoneProfile, EngineModel]:
-        return with_values(
-            profile,
-            engine,
-            solve_least_squares(_TimeResiduals(profile, engine, steps, sets), PRIORS),
-        )
+    def fit_values(steps: Sequence[StepRow], sets: Sequence[CoreSetRow]) -> Values:
+        residuals = partial(_time_residuals, profile, engine, steps, sets)
+        return solve_least_squares(residuals, PRIORS)
 
     def predictor_of_steps(steps: Sequence[StepRow]) -> Callable[[StepRow], float]:
-        fitted = fit_rows(steps, measured.core_set)
+        fitted = with_values(profile, engine, fit_values(steps, measured.core_set))
         return lambda row: step_timings(*fitted, [row])[0].seconds * 1e3
 
     def predictor_of_sets(sets: Sequence[CoreSetRow]) -> Callable[[CoreSetRow], float]:
-        fitted = fit_rows(measured.step, sets)
+        fitted = with_values(profile, engine, fit_values(measured.step, sets))
         return lambda row: core_set_timings(*fitted, [row])[0].seconds
 
     steps, sets = measured.step, measured.core_set
-    values = solve_least_squares(_TimeResiduals(profile, engine, steps, sets), PRIORS)
+    values = fit_values(steps, sets)
     best = with_values(profile, engine, values)
     step_ms = [timing.seconds * 1e3 for timing in step_timings(*best, steps)]
     set_s = [timing.seconds for timing in core_set_timings(*best, sets)]
@@ -132,32 +128,21 @@ def _profile_values(values: Values) -> Values:
     return {path: value for path, value in values.items() if not path.startswith(_ENGINE)}
 
 
-class _TimeResiduals:
-    """Differences between model and rows, in standard deviations."""
-
-    def __init__(
-        self,
-        profile: PhoneProfile,
-        engine: EngineModel,
-        steps: Sequence[StepRow],
-        sets: Sequence[CoreSetRow],
-    ) -> None:
-        self._base = (profile, engine)
-        self._steps, self._sets = steps, sets
-
-    def __call__(self, values: Values) -> Array:
-        candidate = with_values(*self._base, values)
-        residuals: list[float] = []
-        for timing, row in zip(step_timings(*candidate, self._steps), self._steps, strict=True):
-            residuals.append(float(np.log(timing.seconds * 1e3 / row.step_ms)) / _TIME_SPREAD)
-            if row.others_busy is not None:
-                residuals.append((1.0 - timing.serial_share - row.others_busy) / _BUSY_SPREAD)
-        for timing, core_set_row in zip(
-            core_set_timings(*candidate, self._sets), self._sets, strict=True
-        ):
-            residuals.append(
-                core_set_row.weight
-                * float(np.log(timing.seconds / core_set_row.seconds))
-                / _SET_SPREAD
-            )
-        return np.array(residuals)
+def _time_residuals(
+    profile: PhoneProfile,
+    engine: EngineModel,
+    steps: Sequence[StepRow],
+    sets: Sequence[CoreSetRow],
+    values: Values,
+) -> Array:
+    """Return the differences between model and rows, in standard deviations."""
+    candidate = with_values(profile, engine, values)
+    residuals: list[float] = []
+    for timing, row in zip(step_timings(*candidate, steps), steps, strict=True):
+        residuals.append(float(np.log(timing.seconds * 1e3 / row.step_ms)) / _TIME_SPREAD)
+        if row.others_busy is not None:
+            residuals.append((1.0 - timing.serial_share - row.others_busy) / _BUSY_SPREAD)
+    for timing, core_set in zip(core_set_timings(*candidate, sets), sets, strict=True):
+        log_ratio = float(np.log(timing.seconds / core_set.seconds))
+        residuals.append(core_set.weight * log_ratio / _SET_SPREAD)
+    return np.array(residuals)
