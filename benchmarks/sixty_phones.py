@@ -18,9 +18,10 @@ from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.probe import probe
 from agent.prepare.cooldown import cool_down
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from agent.virtual.mischief.control_socket import send_control_request
 from kernels.runner_builds import runner_for
+from tests.virtual.running_fleet import serve_fleet_in_process
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import ConditionUnmet
 

@@ -33,7 +33,7 @@ from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import PhoneMemory
 from agent.phone.probe import probe
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from benchmarks.drawn_disturbances import (
     BY_NAME,
     DISTURBANCES,
@@ -44,6 +44,7 @@ from benchmarks.drawn_disturbances import (
     draw_run,
 )
 from kernels.runner_builds import runner_for
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Blame, Fault
 from workloads.protocol.messages import Job, Report, RunId

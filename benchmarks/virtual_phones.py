@@ -23,7 +23,8 @@ from pathlib import Path
 
 import adbutils  # type: ignore[import-untyped]
 
-from agent.virtual.fleet_server import PhoneAddress, wait_until_ready
+from agent.virtual.fleet_server import PhoneAddress
+from tests.virtual.running_fleet import wait_until_ready
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
 _MIB = 1 << 20

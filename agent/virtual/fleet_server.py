@@ -1,17 +1,8 @@
-"""Runs a fleet of virtual phones in one process and prints the address of each.
-
-Tests and demos run a whole fleet as a context manager, in a thread or in a child process.
-"""
+"""Runs a fleet of virtual phones in one process and prints the address of each."""
 
 import asyncio
 import json
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,7 +15,6 @@ from agent.virtual.phone_specs import PhoneSpec, parse_phone_words
 from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
 
-_READY_S = 20.0
 _NATIVE_BOOT_S = 1.0
 
 
@@ -145,57 +135,3 @@ def read_ports(ready_file: Path) -> dict[str, int]:
         return {phone.serial: int(phone.address.rpartition(":")[2]) for phone in addresses}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{ready_file} is not a list of phones: {error}") from error
-
-
-@contextmanager
-def serve_fleet_in_thread(config: FleetConfig) -> Iterator[tuple[FleetServer, list[PhoneAddress]]]:
-    """Run phones in a thread of this process, for tests that inspect them."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="fleet", daemon=True)
-    thread.start()
-
-    async def start_fleet() -> tuple[FleetServer, list[PhoneAddress]]:
-        fleet = FleetServer(config)
-        return fleet, await fleet.start()
-
-    fleet, addresses = asyncio.run_coroutine_threadsafe(start_fleet(), loop).result(_READY_S)
-    try:
-        yield fleet, addresses
-    finally:
-        asyncio.run_coroutine_threadsafe(fleet.stop(), loop).result(_READY_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(_READY_S)
-        loop.close()
-
-
-@contextmanager
-def serve_fleet_in_process(config: FleetConfig) -> Iterator[list[PhoneAddress]]:
-    """Run phones in a child process, as `farm virtual up` starts them."""
-    with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
-        ready = Path(folder) / "ready.json"
-        command = [sys.executable, "-m", "agent.virtual", "up", *config.profiles]
-        command += ["--count", str(config.count), "--speed", str(config.speed)]
-        command += ["--seed", str(config.seed), "--ready-file", str(ready)]
-        command += ["--stock"] * config.stock + ["--native"] * config.native
-        if config.port_base:
-            command += ["--port-base", str(config.port_base)]
-        if config.journal is not None:
-            command += ["--journal", str(config.journal)]
-        if config.mischief is not None:
-            command += ["--mischief", str(config.mischief)]
-        if config.control is not None:
-            command += ["--control", str(config.control)]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            try:
-                yield wait_until_ready(process, ready)
-            finally:
-                process.terminate()
-
-
-def wait_until_ready(process: "subprocess.Popen[bytes]", ready_file: Path) -> list[PhoneAddress]:
-    deadline = time.monotonic() + _READY_S
-    while not ready_file.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the phones did not start (exit status {process.returncode})")
-        time.sleep(0.01)
-    return [PhoneAddress(**entry) for entry in json.loads(ready_file.read_text())]

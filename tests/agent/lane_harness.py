@@ -19,10 +19,11 @@ from agent.prepare.quiesce import quiet_settings
 from agent.restore.restore_journal import journal_file
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.timeouts import DEFAULT_TIMEOUTS
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from agent.virtual.mischief.control_socket import send_control_request
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import keep_connected, open_phone
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.faults import Blame, FarmError, FaultKind
 from workloads.protocol.messages import Report
 from workloads.protocol.verdict import ReasonCode, Validity

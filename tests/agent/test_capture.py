@@ -16,11 +16,12 @@ from agent.phone.facts_file import format_facts, parse_facts, read_facts_file, r
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_snapshot import take_snapshot, with_battery_level
 from agent.phone.probe import interpret_reading, probe
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from kernels.runner_builds import runner_for
 from tests.agent.virtual_phones import VirtualPhone
 from tests.corpus import BY_NAME, FILES
 from tests.virtual.adb_host import wait_until
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.faults import FarmError, PhoneTrouble
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.unusable_phone import READY

@@ -7,7 +7,8 @@ from agent.phone.adb import AdbServer
 from agent.phone_registry import PhoneRegistry
 from agent.restore.restore_journal import JournalRecord, RestoreJournal, journal_file
 from agent.restore.watchdog import Watchdog
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 
 def test_a_phone_with_the_serial_of_another_phone_is_ignored(

@@ -26,13 +26,14 @@ from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import ShellCommand
 from agent.prepare.cpu_pinning import read_policy_states
 from agent.restore.watchdog import Watchdog
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from kernels.runner_builds import runner_for
 from orchestrator.commands.start_files import write_manifest
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import assert_fault
 from tests.agent.virtual_phones import VirtualPhone, open_phone
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.catalogue import Case, bind_external
 from workloads.external_program import Manifest, NumberRule, ProgramFile, StepRule
 from workloads.program_output import StepGroup

@@ -7,10 +7,11 @@ import pytest
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import LaneHarness
 from tests.agent.virtual_phones import open_phone
+from tests.virtual.running_fleet import serve_fleet_in_process
 from workloads.catalogue import bind
 from workloads.protocol.faults import Blame, FaultKind
 from workloads.protocol.messages import Report

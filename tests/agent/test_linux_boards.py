@@ -15,7 +15,7 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.restore.restore_leftovers import restore_leftovers
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
 from tests.linux_boards import (
@@ -30,6 +30,7 @@ from tests.linux_boards import (
     raspberry_pi_4,
 )
 from tests.virtual.adb_host import wait_until
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.messages import Report
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import ControlLevel

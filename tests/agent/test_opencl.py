@@ -10,11 +10,12 @@ from agent.lane_context import LaneContext
 from agent.launch.opencl_kernels import install_kernels
 from agent.phone.adb import AdbServer
 from agent.phone.phone_paths import HOME
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from kernels.runner_builds import kernel_sources
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
 from tests.kernels.pocl import need_pocl
+from tests.virtual.running_fleet import serve_fleet_in_process
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
 from workloads.protocol.metrics import Source

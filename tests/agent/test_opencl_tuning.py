@@ -12,12 +12,13 @@ from agent.launch.opencl_tuning import tune_phone, tuning_file
 from agent.phone.adb import AdbServer
 from agent.phone.phone_paths import HOME
 from agent.timeouts import DEFAULT_TIMEOUTS
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from kernels.autotuner import parse_tuned
 from kernels.runner_builds import runner_for
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
 from tests.kernels.pocl import need_pocl
+from tests.virtual.running_fleet import serve_fleet_in_process
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
 

@@ -16,9 +16,10 @@ from agent.phone.adb import AdbServer
 from agent.phone_registry import PhoneRegistry
 from agent.phone_slot import PhoneSlot
 from agent.timeouts import DEFAULT_TIMEOUTS
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import LONG_AND_COOL, assert_valid
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.messages import PhoneState, Report
 from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, problem_of_state
 

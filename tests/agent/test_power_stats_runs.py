@@ -9,11 +9,12 @@ from agent.lane_context import LaneContext, LaneResult
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.power_stats import parse_power_stats
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from orchestrator.analysis.op_telemetry import op_rows
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.metrics import Metric
 from workloads.protocol.phone_facts import PowerStatsHal
 from workloads.protocol.telemetry import read_telemetry

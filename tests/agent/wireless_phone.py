@@ -14,8 +14,9 @@ import threading
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.agent.pairing_server import PairingServer, certificate_file
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 CODE, GUID = "592781", "adb-R5CT10XYZ1A-a1B2c3"
 ADDRESS, GROUP = "10.77.0.1", ("224.0.0.251", 5353)

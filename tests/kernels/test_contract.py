@@ -20,10 +20,11 @@ import pytest
 
 from agent.collect.readings import parse_readings
 from agent.collect.runner_output import RunnerOutput
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from kernels.runner_builds import runner_for
 from tests.kernels.plans import CASE, a_plan, perceptron
 from tests.virtual.adb_host import AdbPhone, CommandResult, adb_host, wait_until
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.run_options import RUN_OPTIONS
 
 Line = dict[str, Any]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbHost, AdbPhone, adb_host
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 StartPhone = Callable[..., AdbPhone]
 JournalReader = Callable[..., list[dict[str, object]]]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from agent.virtual.mischief.fleet_injector import FleetInjector
 from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 
 @dataclass

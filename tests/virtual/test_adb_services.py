@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.virtual.adb.host_keys import parse_public_key
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from tests.virtual.adb_host import (
     ADB,
     WAIT_S,
@@ -20,6 +20,7 @@ from tests.virtual.adb_host import (
     wait_until,
 )
 from tests.virtual.conftest import JournalReader, StartPhone
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 
 def state(host: AdbHost, address: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import (
     WAIT_S,
     AdbHost,
@@ -22,6 +22,7 @@ from tests.virtual.adb_host import (
     wait_until,
 )
 from tests.virtual.conftest import JournalReader, StartPhone
+from tests.virtual.running_fleet import serve_fleet_in_process
 
 
 def test_list_names_every_profile() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from tests.virtual.adb_host import read_exactly
+from tests.virtual.running_fleet import serve_fleet_in_thread
 from tests.virtual.test_protocol import CLSE, CNXN, OKAY, OPEN, WRTE, packet, read_packet
 
 WAIT_S = 5.0

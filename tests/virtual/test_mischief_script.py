@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.virtual.cli import virtual
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process
+from agent.virtual.fleet_server import FleetConfig
 from agent.virtual.mischief.control_socket import send_control_request, socket_path
 from agent.virtual.mischief.fault_registry import FAULT_TYPES
 from agent.virtual.mischief.fault_type import InvalidMischief
@@ -21,6 +21,7 @@ from agent.virtual.mischief.mischief_script import (
 )
 from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
 from tests.virtual.injection_bench import InjectionBench, start_bench
+from tests.virtual.running_fleet import serve_fleet_in_process
 from tests.virtual.sample_plans import HOME
 
 BIG = "/sys/devices/system/cpu/cpufreq/policy4"

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from agent.phone.kernel_nodes import parse_cpus
-from agent.virtual.fleet_server import FleetConfig, FleetServer, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig, FleetServer
 from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
 from tests.virtual.conftest import JournalReader
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 TMP = "/data/local/tmp"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_process, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from agent.virtual.native.host_nodes import find_host_nodes
 from agent.virtual.native.node_restorer import NodeRestorer
 from tests.linux_boards import (
@@ -23,6 +23,7 @@ from tests.linux_boards import (
 )
 from tests.virtual.adb_host import AdbHost, AdbPhone, child_pid, wait_until
 from tests.virtual.conftest import JournalReader
+from tests.virtual.running_fleet import serve_fleet_in_process, serve_fleet_in_thread
 
 CONFIG = FleetConfig(("meizu-16t:native",))
 LIMIT = f"{POLICY.format(0)}/scaling_max_freq"

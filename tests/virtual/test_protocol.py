@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import WAIT_S, AdbPhone, read_exactly, wait_until
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 CNXN, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
 BANNER = b"host::features=shell_v2,cmd,stat_v2,ls_v2,sendrecv_v2"

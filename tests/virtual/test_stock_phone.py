@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import AdbHost, AdbPhone
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 CPU = "/sys/devices/system/cpu"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.virtual.fleet_server import FleetConfig, serve_fleet_in_thread
+from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import ADB, AdbHost, AdbPhone, adb_host
+from tests.virtual.running_fleet import serve_fleet_in_thread
 
 pytestmark = pytest.mark.slow
 
