@@ -20,7 +20,6 @@ from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from workloads.protocol.faults import (
     FarmError,
     FarmTrouble,
-    FaultKind,
     Hung,
     PhoneTrouble,
     ShellFailed,
@@ -46,8 +45,6 @@ Dial = Callable[[str, str, Deadline], socket.socket]
 
 class AdbDown(FarmTrouble):
     """the adb server of this host does not answer; the agent restarts it"""
-
-    kind = FaultKind.ADB_DOWN
 
 
 LINK_LOST = (Unreachable, Hung, AdbDown)  # may be temporary: what runs on the phone continues

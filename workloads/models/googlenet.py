@@ -41,10 +41,13 @@ INCEPTIONS = {
 
 
 def _inception(
-    conv: Callable[..., tuple[Node, ...]], name: str, source: str, five: int
+    conv: Callable[..., tuple[Node, ...]],
+    name: str,
+    source: str,
+    channels: tuple[int, ...],
+    five: int = 5,
 ) -> tuple[Node, ...]:
     """Return an inception module of four branches; `five` is the size of its largest window."""
-    channels = INCEPTIONS[name]
     branches = tuple(f"{name}.{branch}" for branch in ("one", "three", "five", "pooled"))
     return (
         *conv(branches[0], channels[0], 1, source=source),
@@ -73,10 +76,10 @@ def _textbook(
         *conv("conv2", 192, 3),
         Node("pool2", MaxPool(3, 2, "same")),
     ]
-    for module in INCEPTIONS:
+    for module, channels in INCEPTIONS.items():
         if module in {"4a", "5a"}:
             nodes.append(Node(f"pool{module[0]}", MaxPool(3, 2, "same")))
-        nodes += _inception(conv, module, nodes[-1].name, five)
+        nodes += _inception(conv, module, nodes[-1].name, channels, five)
     nodes += [
         Node("mean", GlobalAvgPool()),
         Node("flatten", Flatten()),
@@ -102,20 +105,9 @@ def inceptionv1(side: int = 224, classes: int = IMAGENET_CLASSES) -> Model:
     return _textbook("inceptionv1", conv_norm_relu, 3, (side, classes), published)
 
 
-def _bare_inception(name: str, source: str, *channels: int) -> tuple[Node, ...]:
-    """Return a module without activations: 1x1, reduced 3x3, reduced 5x5, 1x1 after a pool."""
-    one, three_reduced, three, five_reduced, five, pooled = channels
-    branches = tuple(f"{name}.{branch}" for branch in ("one", "three", "five", "pooled"))
-    return (
-        Node(branches[0], Conv2d(one, 1), (source,)),
-        Node(f"{name}.three_reduce", Conv2d(three_reduced, 1), (source,)),
-        Node(branches[1], Conv2d(three, 3, padding="same")),
-        Node(f"{name}.five_reduce", Conv2d(five_reduced, 1), (source,)),
-        Node(branches[2], Conv2d(five, 5, padding="same")),
-        Node(f"{name}.pool", MaxPool(3, 1, "same"), (source,)),
-        Node(branches[3], Conv2d(pooled, 1)),
-        Node(name, Concat(), branches),
-    )
+def _bare_conv(name: str, channels: int, kernel: int, *, source: str = "") -> tuple[Node, ...]:
+    conv = Conv2d(channels, kernel, padding="same") if kernel > 1 else Conv2d(channels, kernel)
+    return (Node(name, conv, (source,) if source else ()),)
 
 
 @cache
@@ -127,32 +119,29 @@ def emdl_googlenet() -> Model:
     and the softmax runs along an axis of length one, so that the output is always 1 and the model
     learns nothing.
     """
+    nodes = [
+        Node("conv1", Conv2d(64, 7, stride=2, padding="same")),
+        Node("pool1", MaxPool(3, 2, "same")),
+        Node("conv2", Conv2d(192, 3, stride=2, padding="same")),
+        Node("pool2", MaxPool(3, 2, "same")),
+    ]
+    pools = {3: "pool3", 8: "pool4"}  # before these modules
+    for number, channels in enumerate(INCEPTIONS.values(), 1):
+        if number in pools:
+            nodes.append(Node(pools[number], MaxPool(3, 2, "same")))
+        nodes += _inception(_bare_conv, f"incep{number}", nodes[-1].name, channels)
+    nodes += [
+        # Coded as a 7x7 window; the framework crops it to the 4x4 pixels that are left.
+        Node("pool5", GlobalAvgPool()),
+        Node("conv3", Conv2d(10, 1, stride=2)),
+        Node("softmax", Softmax(axis=-1)),
+        Node("flatten", Flatten()),
+        Node("loss", CrossEntropy()),
+    ]
     return Model(
         "emdl-googlenet",
         {"image": (3, 224, 224)},
-        (
-            Node("conv1", Conv2d(64, 7, stride=2, padding="same")),
-            Node("pool1", MaxPool(3, 2, "same")),
-            Node("conv2", Conv2d(192, 3, stride=2, padding="same")),
-            Node("pool2", MaxPool(3, 2, "same")),
-            *_bare_inception("incep1", "pool2", 64, 96, 128, 16, 32, 32),
-            *_bare_inception("incep2", "incep1", 128, 128, 192, 32, 96, 64),
-            Node("pool3", MaxPool(3, 2, "same")),
-            *_bare_inception("incep3", "pool3", 192, 96, 208, 16, 48, 64),
-            *_bare_inception("incep4", "incep3", 160, 112, 224, 24, 64, 64),
-            *_bare_inception("incep5", "incep4", 128, 128, 256, 24, 64, 64),
-            *_bare_inception("incep6", "incep5", 112, 144, 288, 32, 64, 64),
-            *_bare_inception("incep7", "incep6", 256, 160, 320, 32, 128, 128),
-            Node("pool4", MaxPool(3, 2, "same")),
-            *_bare_inception("incep8", "pool4", 256, 160, 320, 32, 128, 128),
-            *_bare_inception("incep9", "incep8", 384, 192, 384, 48, 128, 128),
-            # Coded as a 7x7 window; the framework crops it to the 4x4 pixels that are left.
-            Node("pool5", GlobalAvgPool()),
-            Node("conv3", Conv2d(10, 1, stride=2)),
-            Node("softmax", Softmax(axis=-1)),
-            Node("flatten", Flatten()),
-            Node("loss", CrossEntropy()),
-        ),
+        tuple(nodes),
         PublishedSize(5_979_642, 490_041_088, "EMDL'21 as coded: 5.98 M parameters, 490.04 MMAC"),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

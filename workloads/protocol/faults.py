@@ -16,6 +16,7 @@ The docstring of each class is its default message, so it has the form of a mess
 what to do. A report carries a failure as a Fault, whose kind and blame are all that programs use.
 """
 
+import re
 from enum import StrEnum
 from typing import ClassVar
 
@@ -37,7 +38,7 @@ class Blame(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """Every kind of failure that a report can carry; each belongs to one exception class."""
+    """Every kind of failure that a report can carry; each is that of the class of its name."""
 
     FARM_ERROR = "farm_error"
     INVALID_REQUEST = "invalid_request"
@@ -90,6 +91,12 @@ class FarmError(Exception):
     blame: ClassVar[Blame] = Blame.FARM
     kind: ClassVar[FaultKind] = FaultKind.FARM_ERROR
 
+    def __init_subclass__(cls) -> None:
+        """Give a class the kind of its name; without one, it has that of its base class."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
+        if name in FaultKind.__members__:
+            cls.kind = FaultKind[name]
+
     def __init__(self, text: str | None = None) -> None:
         super().__init__(text or type(self).__doc__)
 
@@ -103,169 +110,117 @@ class InvalidRequest(FarmError):
     """the request cannot be carried out as written; correct it"""
 
     blame = Blame.REQUEST
-    kind = FaultKind.INVALID_REQUEST
 
 
 class BadFile(InvalidRequest):
     """the file cannot be used; check its path and content"""
 
-    kind = FaultKind.BAD_FILE
-
 
 class TooLarge(InvalidRequest):
     """the workload will probably not fit into the phone's memory; 'too_large: try' tries it"""
-
-    kind = FaultKind.TOO_LARGE
 
 
 class PhoneTrouble(FarmError):
     """the phone or its cable failed; check both"""
 
     blame = Blame.PHONE
-    kind = FaultKind.PHONE_TROUBLE
 
 
 class Unreachable(PhoneTrouble):
     """adb does not see the phone; check cable and power"""
 
-    kind = FaultKind.UNREACHABLE
-
 
 class Hung(PhoneTrouble):
     """the phone did not answer in time; it is tried again"""
-
-    kind = FaultKind.HUNG
 
 
 class Restarted(PhoneTrouble):
     """the phone restarted during the run; it is tried again"""
 
-    kind = FaultKind.RESTARTED
-
 
 class ProcessesKilled(PhoneTrouble):
     """the phone killed runner and watchdog together; check the cable, or root the phone"""
-
-    kind = FaultKind.PROCESSES_KILLED
 
 
 class TrainingKilled(PhoneTrouble):
     """the phone killed the training; the next attempt continues from its checkpoint"""
 
-    kind = FaultKind.TRAINING_KILLED
-
 
 class ShellFailed(PhoneTrouble):
     """a command failed on the phone"""
-
-    kind = FaultKind.SHELL_FAILED
 
 
 class ConditionUnmet(FarmError):
     """the phone is healthy but not in the requested state; it is tried again later"""
 
     blame = Blame.CONDITION
-    kind = FaultKind.CONDITION_UNMET
 
 
 class TooHot(ConditionUnmet):
     """the phone did not cool down in the time allowed; wait, or raise start_temp_max_c"""
 
-    kind = FaultKind.TOO_HOT
-
 
 class SensorMissing(ConditionUnmet):
     """no temperature sensor gives a plausible value; check the phone with 'farm phone check'"""
-
-    kind = FaultKind.SENSOR_MISSING
 
 
 class ClockSlipped(ConditionUnmet):
     """the requested CPU clocks could not be set or held; try others, or 'freq: free'"""
 
-    kind = FaultKind.CLOCK_SLIPPED
-
 
 class BatteryLow(ConditionUnmet):
     """the battery is below the requested level; charge the phone"""
-
-    kind = FaultKind.BATTERY_LOW
 
 
 class RunnerFailed(FarmError):
     """the runner failed"""
 
     blame = Blame.RUNNER
-    kind = FaultKind.RUNNER_FAILED
 
 
 class RunnerDied(RunnerFailed):
     """the runner exited without a final record"""
 
-    kind = FaultKind.RUNNER_DIED
-
 
 class NeverStarts(RunnerFailed):
     """the runner exited before its first step"""
-
-    kind = FaultKind.NEVER_STARTS
 
 
 class Killed(RunnerDied):
     """the phone killed the runner because memory ran out; use a smaller batch"""
 
-    kind = FaultKind.KILLED
-
 
 class DiesLater(RunnerDied):
     """the runner exited in the middle of its work"""
-
-    kind = FaultKind.DIES_LATER
 
 
 class BadOutput(RunnerFailed):
     """the output of the runner breaks its contract"""
 
-    kind = FaultKind.BAD_OUTPUT
-
 
 class FarmTrouble(FarmError):
     """the infrastructure of the lab failed; the run is repeated"""
-
-    kind = FaultKind.FARM_TROUBLE
 
 
 class LeaseLost(FarmTrouble):
     """the phone was leased to another attempt; this attempt is abandoned"""
 
-    kind = FaultKind.LEASE_LOST
-
 
 class PhoneAway(FarmTrouble):
     """the phone is not connected to this host; the run is dispatched again"""
-
-    kind = FaultKind.PHONE_AWAY
 
 
 class BrokerDown(FarmTrouble):
     """the broker cannot be reached; check that it runs"""
 
-    kind = FaultKind.BROKER_DOWN
-
 
 class StoreDown(FarmTrouble):
     """the store cannot be reached; check that it runs"""
-
-    kind = FaultKind.STORE_DOWN
 
 
 class Interrupted(FarmTrouble):
     """the agent stopped before the run had ended; the run is repeated"""
 
-    kind = FaultKind.INTERRUPTED
-
 
 class Cancelled(FarmTrouble):
     """the run was cancelled"""
-
-    kind = FaultKind.CANCELLED

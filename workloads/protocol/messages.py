@@ -30,7 +30,7 @@ from workloads.catalogue import Case
 from workloads.phone_address import TcpAddress
 from workloads.protocol.base import Moment, SafeText, WireModel
 from workloads.protocol.condition import Condition
-from workloads.protocol.faults import FarmTrouble, Fault, FaultKind
+from workloads.protocol.faults import FarmTrouble, Fault
 from workloads.protocol.limits import (
     CHUNK_BYTES_MAX,
     CHUNK_ENVELOPE_BYTES_MAX,
@@ -431,8 +431,6 @@ Message = TypeVar("Message", bound=WireModel)
 
 class BadMessage(FarmTrouble):
     """a message does not follow the protocol; check that both sides have the same version"""
-
-    kind = FaultKind.BAD_MESSAGE
 
 
 def decode(kind: type[Message], content: object, limit: int) -> Message:
