@@ -21,6 +21,7 @@ from agent.collect.cpu_usage import (
 )
 from agent.collect.energy import POWER, POWER_NODES, energy_meters
 from agent.collect.power_rails import sampled_meter_nodes
+from agent.collect.readings import Readings
 from agent.collect.thread_affinity import MASKS_MARK, TASKS
 from agent.phone.kernel_nodes import (
     FIRMWARE_THROTTLING,
@@ -127,15 +128,21 @@ class RunProbe:
 
     @property
     def gpu_clock_node(self) -> str:
-        """The present clock of the GPU, in Hz."""
+        """The present clock of the GPU, in its own unit."""
         assert self.facts.gpu is not None
-        return f"{self.facts.gpu.folder}/cur_freq"
+        return f"{self.facts.gpu.folder}/{self.facts.gpu.clock}"
 
     @property
     def gpu_limit_node(self) -> str:
-        """The highest clock that the GPU may have now, in Hz."""
+        """The highest clock that the GPU may have now, in its own unit."""
         assert self.facts.gpu is not None
-        return f"{self.facts.gpu.folder}/max_freq"
+        return f"{self.facts.gpu.folder}/{self.facts.gpu.limits[1]}"
+
+    def gpu_series_khz(self, readings: Readings, node: str) -> list[tuple[int, int]]:
+        """A clock of the GPU over time; an idle GPU may be switched off and show none."""
+        assert self.facts.gpu is not None
+        unit_hz = self.facts.gpu.unit_hz
+        return [(t_ns, value * unit_hz // 1000) for t_ns, value in readings.series(node) if value]
 
     @property
     def body_zones(self) -> tuple[ThermalZone, ...]:

@@ -115,9 +115,8 @@ def _gpu_share(probe: RunProbe, timed: Readings) -> float | None:
     """The share of readings at which the GPU had the requested clock."""
     if probe.requested_gpu_khz is None:
         return None
-    # An idle GPU may be switched off; then it has no clock that could be wrong.
-    clocks = [hertz for _, hertz in timed.series(probe.gpu_clock_node) if hertz]
-    return _share_at(1000 * probe.requested_gpu_khz, clocks)
+    clocks = probe.gpu_series_khz(timed, probe.gpu_clock_node)
+    return _share_at(probe.requested_gpu_khz, (khz for _, khz in clocks))
 
 
 def _share_at(requested: int, clocks: Iterable[int]) -> float | None:
@@ -203,9 +202,9 @@ def clock_limits_khz(probe: RunProbe, readings: Readings) -> dict[int, tuple[int
             values = [khz for _, khz in series]
             limits[cluster.policy] = (min(values), max(values))
     if probe.facts.gpu is not None:
-        hertz = [value for _, value in readings.series(probe.gpu_limit_node) if value]
-        if hertz:
-            limits[GPU_POLICY] = (min(hertz) // 1000, max(hertz) // 1000)
+        clocks = [khz for _, khz in probe.gpu_series_khz(readings, probe.gpu_limit_node)]
+        if clocks:
+            limits[GPU_POLICY] = (min(clocks), max(clocks))
     return limits
 
 

@@ -351,8 +351,8 @@ def _series(
             clocks = readings.series(clock_node(cluster, "scaling_cur_freq"))
             series[f"{CLOCK}{cluster.policy}"] = sampled([(t, float(khz)) for t, khz in clocks])
         if facts.gpu is not None:
-            clocks = readings.series(probe.gpu_clock_node)
-            series[GPU_CLOCK] = sampled([(t_ns, hz / 1e3) for t_ns, hz in clocks])
+            clocks = probe.gpu_series_khz(readings, probe.gpu_clock_node)
+            series[GPU_CLOCK] = sampled([(t_ns, float(khz)) for t_ns, khz in clocks])
     if provenance.energy is not None:
         series[ENERGY] = power.series
         series |= rail_series(readings, probe.rails) | reported_rail_series(rails)

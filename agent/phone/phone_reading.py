@@ -11,7 +11,7 @@ from agent.deadline import Deadline
 from agent.phone.battery_wear import HEALTH, WEAR_NODES
 from agent.phone.computer_nodes import COMPUTER_NODES
 from agent.phone.cpu_clusters import CLUSTER_NODES, offline_clusters, parse_clusters
-from agent.phone.gpu_probe import GPU_NODES, parse_gpu
+from agent.phone.gpu_probe import GPU_NODES, gpu_limits, parse_gpu
 from agent.phone.kernel_nodes import (
     CPU,
     GAUGE_SUPPLIES,
@@ -28,7 +28,7 @@ from agent.phone.power_stats import parse_power_stats, reading_script
 from agent.phone.shell_command import ShellCommand, write_node_command
 from agent.phone.thermal_zones import ZONE_NODES, ZoneUse, examine_zones
 from agent.phone.vendor_daemons import running_services
-from workloads.protocol.phone_facts import ChargingSwitch, Gpu, PowerStatsHal
+from workloads.protocol.phone_facts import ChargingSwitch, PowerStatsHal
 from workloads.text import safe_text
 
 SDK_FIXED_PERFORMANCE = 30
@@ -188,11 +188,6 @@ def private_values(listing: str) -> tuple[str, ...]:
 def plain_property(text: str) -> str:
     """A property reduced to letters, digits and the punctuation that names contain."""
     return _UNUSUAL.sub("?", safe_text(text, 64))
-
-
-def gpu_limits(gpu: Gpu | None) -> list[str]:
-    """The nodes that have to be writable for the clock of a GPU to be set."""
-    return [f"{gpu.folder}/{name}" for name in ("min_freq", "max_freq")] if gpu else []
 
 
 def _nodes_of_offline_cores(

@@ -13,7 +13,7 @@ from agent.phone.battery_wear import parse_battery_condition
 from agent.phone.capabilities import Capabilities, summarize_control
 from agent.phone.computer_nodes import adapt_clusters, parse_hwmon_zones, parse_second_threads
 from agent.phone.cpu_clusters import offline_clusters, parse_clusters, parse_cores
-from agent.phone.gpu_probe import parse_gpu
+from agent.phone.gpu_probe import gpu_limits, parse_gpu
 from agent.phone.kernel_nodes import (
     CPU,
     clock_node,
@@ -32,7 +32,6 @@ from agent.phone.phone_reading import (
     SERIAL_PROPERTIES,
     SOC_PROPERTIES,
     PhoneReading,
-    gpu_limits,
     read_phone,
 )
 from agent.phone.power_meters import find_rail_meters

@@ -1,4 +1,4 @@
-"""Pin the GPU clock: hold it at one step through its devfreq folder, and verify it."""
+"""Pin the GPU clock: hold it at one step through its limits, and verify it."""
 
 from agent.phone.kernel_nodes import first_number
 from agent.phone.phone_driver import Phone
@@ -9,7 +9,7 @@ from workloads.protocol.faults import ClockSlipped, InvalidRequest
 from workloads.protocol.phone_facts import FREE, Gpu, PhoneFacts, choose_ladder_step
 from workloads.text import safe_text
 
-_NODES = ("governor", "available_governors", "min_freq", "max_freq")
+_GOVERNORS = ("governor", "available_governors")
 
 
 def choose_gpu_clock(facts: PhoneFacts, freq: str | None) -> int | None:
@@ -27,24 +27,25 @@ def pin_gpu(phone: Phone, khz: int, journal: RestoreJournal) -> None:
     """Pin the GPU to one clock; ClockSlipped if it does not accept it."""
     gpu = phone.facts.gpu
     assert gpu is not None, "a clock was chosen, so there is a GPU"
-    writes = gpu_writes(gpu, _read_state(phone, gpu), khz * 1000)
+    clock = khz * 1000 // gpu.unit_hz
+    writes = gpu_writes(gpu, _read_state(phone, gpu), clock)
     journal.record_changes(node_changes(writes))
     for _ in range(2):  # a vendor daemon may overwrite the first attempt
         phone.shell_batch([write_node_command(write.path, write.value) for write in writes])
         state = _read_state(phone, gpu)
-        low, high = (first_number(state[name]) for name in ("min_freq", "max_freq"))
-        if low == high == khz * 1000:
+        low, high = (first_number(state[name]) for name in gpu.limits)
+        if low == high == clock:
             return
     raise ClockSlipped(
-        f"GPU clock not applied: {gpu.name} is {low}..{high} Hz, requested {khz * 1000}"
+        f"GPU clock not applied: the limits of the {gpu.name} are {low} and {high}, "
+        f"requested {clock}"
     )
 
 
-def gpu_writes(gpu: Gpu, state: dict[str, str], hertz: int) -> list[NodeWrite]:
+def gpu_writes(gpu: Gpu, state: dict[str, str], clock: int) -> list[NodeWrite]:
     """The writes that pin the GPU; the lower limit must not exceed the upper one on the way."""
-    low = NodeWrite(f"{gpu.folder}/min_freq", str(hertz), state["min_freq"])
-    high = NodeWrite(f"{gpu.folder}/max_freq", str(hertz), state["max_freq"])
-    limits = [high, low] if hertz >= (first_number(state["min_freq"]) or 0) else [low, high]
+    low, high = (NodeWrite(f"{gpu.folder}/{name}", str(clock), state[name]) for name in gpu.limits)
+    limits = [high, low] if clock >= (first_number(low.old) or 0) else [low, high]
     available = state["available_governors"].split()
     if PERFORMANCE_GOVERNOR in available and state["governor"] != PERFORMANCE_GOVERNOR:
         path = f"{gpu.folder}/governor"
@@ -53,8 +54,9 @@ def gpu_writes(gpu: Gpu, state: dict[str, str], hertz: int) -> list[NodeWrite]:
 
 
 def _read_state(phone: Phone, gpu: Gpu) -> dict[str, str]:
-    nodes = phone.read_nodes([f"{gpu.folder}/{name}" for name in _NODES])
-    state = {name: safe_text(nodes.get(f"{gpu.folder}/{name}", ""), 200) for name in _NODES}
-    if first_number(state["min_freq"]) is None or first_number(state["max_freq"]) is None:
+    names = (*_GOVERNORS, *gpu.limits)
+    nodes = phone.read_nodes([f"{gpu.folder}/{name}" for name in names])
+    state = {name: safe_text(nodes.get(f"{gpu.folder}/{name}", ""), 200) for name in names}
+    if any(first_number(state[name]) is None for name in gpu.limits):
         raise ClockSlipped(f"the limits of the {gpu.name} cannot be read")
     return state

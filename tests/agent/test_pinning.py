@@ -6,6 +6,7 @@ from agent.collect.thread_affinity import ThreadAffinity, parse_thread_affinity,
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
+from agent.phone.gpu_probe import gpu_limits
 from agent.phone.vendor_daemons import find_perf_daemons, running_services
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
@@ -66,7 +67,7 @@ def test_a_thread_that_is_moved_voids_the_run(lane_harness: LaneHarness) -> None
     ("profile", "folder"),
     [
         ("meizu-16t", "/sys/class/kgsl/kgsl-3d0/devfreq"),  # Adreno
-        ("google-pixel-8", "/sys/class/devfreq/e82c0000.mali"),  # Mali
+        ("google-pixel-8", "/sys/class/misc/mali0/device"),  # Mali in Tensor, in kHz
     ],
 )
 def test_the_clock_of_the_gpu_is_pinned_and_restored(
@@ -74,19 +75,18 @@ def test_the_clock_of_the_gpu_is_pinned_and_restored(
 ) -> None:
     virtual_phone = start_phone(profile)
     phone = open_phone(adb, virtual_phone.address)
-    limits = [f"{folder}/min_freq", f"{folder}/max_freq", f"{folder}/governor"]
+    gpu = phone.facts.gpu
+    assert gpu is not None
+    assert gpu.folder == folder
+    limits = [*gpu_limits(gpu), f"{folder}/governor"]
     before = phone.read_nodes(limits)
     report = run_attempt(a_job(phone.facts.serial, gpu_freq="mid"), phone, context).report
     assert report.fault is None, report.fault
     khz = report.applied.gpu_khz
-    assert phone.facts.gpu is not None
-    assert khz in phone.facts.gpu.ladder_khz[1:-1]
-    written = [
-        event
-        for event in virtual_phone.events("sysfs_write")
-        if event["path"].endswith("/min_freq")
-    ]
-    assert written[0]["new"].strip() == str((khz or 0) * 1000)
+    assert khz in gpu.ladder_khz[1:-1]
+    writes = virtual_phone.events("sysfs_write")
+    written = [event for event in writes if event["path"] == limits[0]]
+    assert written[0]["new"].strip() == str((khz or 0) * 1000 // gpu.unit_hz)
     assert phone.read_nodes(limits) == before
 
 

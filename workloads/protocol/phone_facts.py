@@ -54,10 +54,15 @@ class Gpu(WireModel):
     """The GPU, the sysfs folder of its clock, and the steps of that clock."""
 
     name: str
-    folder: str = Field(description="devfreq folder; its clocks are in Hz")
+    folder: str = Field(description="most often a devfreq folder")
     ladder_khz: tuple[int, ...] = Field(description="ascending")
     writable: bool = False
     load_node: str = Field(default="", description="path of its utilisation; empty: the default")
+    limits: tuple[str, str] = Field(
+        default=("min_freq", "max_freq"), description="nodes of the lowest and the highest clock"
+    )
+    clock: str = Field(default="cur_freq", description="node of the present clock")
+    unit_hz: int = Field(default=1, ge=1, description="Hz per unit of these nodes")
 
 
 class OpenCLFacts(WireModel):

@@ -1,4 +1,4 @@
-"""GPU nodes: kgsl for Adreno, devfreq for Mali and Tegra.
+"""GPU nodes: kgsl for Adreno, devfreq for Mali and Tegra, their own folder for Mali in Tensor.
 
 Power level 0 is the fastest; a limit reads back as the effective value.
 """
@@ -13,6 +13,7 @@ from agent.virtual.physics.gpu_model import GpuModel
 from agent.virtual.physics.soc import Soc
 
 _KGSL = "/sys/class/kgsl/kgsl-3d0"
+_MALI = "/sys/class/misc/mali0/device"
 _DEVFREQ = {"mali": "e82c0000.mali", "nvgpu": "17000000.gp10b"}
 _NUMBER = re.compile(r"\s*(\d+)")
 
@@ -23,16 +24,15 @@ def add_gpu_nodes(tree: FileTree, soc: Soc) -> None:
     if gpu is None:
         return
     folder = f"/sys/class/devfreq/{_DEVFREQ.get(gpu.profile.driver, 'kgsl-3d0')}"
-    for leaf, node in _devfreq_nodes(soc, gpu).items():
+    folder = folder if gpu.profile.devfreq else _MALI
+    nodes = _devfreq_nodes(soc, gpu) if gpu.profile.devfreq else _tensor_nodes(soc, gpu)
+    for leaf, node in nodes.items():
         tree.add_node(f"{folder}/{leaf}", node)
     if gpu.profile.driver == "nvgpu":  # in tenths of a percent
         load_node = live_number_node(lambda: round(1000 * gpu.busy))
         tree.add_node(f"{folder}/device/load", load_node)
     if gpu.profile.driver == "mali":
-        tree.add_node(
-            "/sys/class/misc/mali0/device/gpuinfo",
-            constant_node(f"{gpu.profile.name} cores r0p0\n"),
-        )
+        tree.add_node(f"{_MALI}/gpuinfo", constant_node(f"{gpu.profile.name} cores r0p0\n"))
     if gpu.profile.driver == "kgsl":
         for leaf, node in _kgsl_nodes(soc, gpu).items():
             tree.add_node(f"{_KGSL}/{leaf}", node)
@@ -55,6 +55,24 @@ def _devfreq_nodes(soc: Soc, gpu: GpuModel) -> dict[str, LiveNode]:
         "available_governors": constant_node(" ".join(gpu.governors) + "\n"),
         "governor": live_node(lambda: f"{gpu.governor}\n", _governor_writer(soc, gpu)),
         "load": live_node(lambda: f"{round(100 * gpu.busy)}@{gpu.clock_khz * 1000}Hz\n"),
+    }
+
+
+def _tensor_nodes(soc: Soc, gpu: GpuModel) -> dict[str, LiveNode]:
+    """Make the nodes of Google's driver, in kHz; min_freq and max_freq are those of the chip."""
+    ladder = [str(khz) for khz in reversed(gpu.ladder)]
+    return {
+        "available_frequencies": constant_node(" ".join(ladder) + "\n"),
+        "cur_freq": live_number_node(lambda: gpu.clock_khz),
+        "min_freq": constant_node(f"{ladder[-1]}\n"),
+        "max_freq": constant_node(f"{ladder[0]}\n"),
+        "scaling_min_freq": live_number_node(
+            lambda: gpu.min_khz, _limit_writer(soc, gpu, "min", 1)
+        ),
+        "scaling_max_freq": live_number_node(
+            lambda: gpu.max_khz, _limit_writer(soc, gpu, "max", 1)
+        ),
+        "utilization": live_number_node(lambda: round(100 * gpu.busy)),
     }
 
 

@@ -167,6 +167,7 @@ class GpuProfile(_ProfilePart):
 
     name: str
     driver: Literal["kgsl", "mali", "nvgpu"]
+    devfreq: bool = True  # whether its clock is in a devfreq folder; that of Tensor phones is not
     ladder_khz: tuple[int, ...]
     peak_gflops: float  # single precision, at the highest clock
     gemm_share: float  # share of the peak that a tiled matrix product reaches
