@@ -19,7 +19,7 @@ from agent.phone.facts_file import (
     as_paths,
     group_clocks,
 )
-from agent.phone.kernel_nodes import CPU, GAUGE_SUPPLIES, SUPPLY, THERMAL
+from agent.phone.kernel_nodes import CPU, SUPPLY, THERMAL
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.phone_reading import (
@@ -35,12 +35,7 @@ from workloads.text import safe_text
 REMOVED = "removed"
 _MORE_NODES = (
     f"{THERMAL}/cooling_device*/type",
-    f"{SUPPLY}/*/type",
-    *(
-        f"{SUPPLY}/{supply}/{name}"
-        for supply in GAUGE_SUPPLIES
-        for name in ("voltage_now", "charge_full", "charge_counter", "status")
-    ),
+    *(f"{SUPPLY}/*/{name}" for name in ("voltage_now", "charge_counter", "status")),
     f"{CPU}/cpu*/cpufreq/scaling_governor",
     f"{CPU}/cpu*/cpufreq/scaling_driver",
     f"{CPU}/cpu*/cpufreq/scaling_cur_freq",

@@ -199,7 +199,7 @@ def _unused_rows(facts: "PhoneFacts", reading: "PhoneReading") -> Iterator[tuple
     from agent.phone.thermalservice import is_thermalservice, service_temperatures
 
     used = {zone.type for zone in (*facts.cpu_zones, facts.body_zone) if zone is not None}
-    if any(is_thermalservice(zone.path) for zone in facts.cpu_zones) or not facts.zones:
+    if any(is_thermalservice(zone.path) for zone in facts.cpu_zones) or not facts.cpu_zones:
         for row in service_temperatures(reading.thermalservice):
             if row.name not in used:
                 is_clear = row.kind is not None

@@ -10,8 +10,11 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 CPU = "/sys/devices/system/cpu"
 THERMAL = "/sys/class/thermal"
 SUPPLY = "/sys/class/power_supply"
-# Where the fuel gauge may be: on most phones; on Huawei phones; on some Qualcomm kernels.
-GAUGE_SUPPLIES = ("battery", "Battery", "bms")
+# Where the fuel gauge may be: on most phones; on Huawei phones; on some Qualcomm kernels. Elsewhere
+# the type of a supply tells: MainBattery, cw2015-battery, axp20x-battery.
+_GAUGE_SUPPLIES = ("battery", "Battery", "bms")
+SUPPLY_KINDS = (f"{SUPPLY}/*/type", f"{SUPPLY}/*/scope")
+_USB_SUPPLY = "usb"
 # A Raspberry Pi lowers its clocks below what cpufreq shows; only its firmware knows.
 FIRMWARE_THROTTLING = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
@@ -19,6 +22,7 @@ FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
 # More than any phone has; longer lists are cut. A computer may have a policy per core.
 STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 64, 256
 _NODE = re.compile(r"(/[^\n]*?)(\d+)/([a-z_/]+)")
+_KIND = re.compile(rf"{SUPPLY}/([A-Za-z0-9_.-]{{1,64}})/type")
 _TEMP_MIN_C, _TEMP_MAX_C = -20.0, 115.0
 WHOLE_DEGREES_MAX = 90
 # Values that sensors give when they measure nothing, in any unit.
@@ -115,18 +119,30 @@ def supply_node(path: str, supply: str) -> str:
 
 
 def usual_supply_node(path: str) -> str:
-    """The path that a node of the battery has on most phones."""
+    """The path that a node of the battery has on most phones; a run reads no third supply."""
+    if not path.startswith(f"{SUPPLY}/"):
+        return path
     supply, _, name = path.removeprefix(f"{SUPPLY}/").partition("/")
-    return f"{SUPPLY}/battery/{name}" if name and supply in GAUGE_SUPPLIES else path
+    return f"{SUPPLY}/battery/{name}" if name and supply != _USB_SUPPLY else path
 
 
 def gauge_supply(nodes: Mapping[str, str]) -> str:
     """The supply that shows the battery's current, or else its level."""
     for name in ("current_now", "capacity"):
-        for supply in GAUGE_SUPPLIES:
+        for supply in (*_GAUGE_SUPPLIES, *_battery_supplies(nodes)):
             if whole_number(nodes.get(f"{SUPPLY}/{supply}/{name}", "")) is not None:
                 return supply
-    return GAUGE_SUPPLIES[0]
+    return _GAUGE_SUPPLIES[0]
+
+
+def _battery_supplies(nodes: Mapping[str, str]) -> list[str]:
+    """The supplies of the type Battery; the scope of a pen or a game pad is Device."""
+    kinds = {match[1]: nodes[match[0]] for path in nodes if (match := _KIND.fullmatch(path))}
+    return [
+        name
+        for name, kind in sorted(kinds.items())
+        if kind.strip() == "Battery" and nodes.get(f"{SUPPLY}/{name}/scope", "").strip() != "Device"
+    ]
 
 
 def with_usual_supply(nodes: Mapping[str, str]) -> dict[str, str]:

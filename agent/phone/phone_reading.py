@@ -14,8 +14,8 @@ from agent.phone.cpu_clusters import CLUSTER_NODES, offline_clusters, parse_clus
 from agent.phone.gpu_probe import GPU_NODES, gpu_limits, parse_gpu
 from agent.phone.kernel_nodes import (
     CPU,
-    GAUGE_SUPPLIES,
     SUPPLY,
+    SUPPLY_KINDS,
     clock_node,
     first_number,
     supply_node,
@@ -64,8 +64,7 @@ PROBE_NODES = (
     *CLUSTER_NODES,
     *ZONE_NODES,
     *(
-        supply_node(path, supply)
-        for supply in GAUGE_SUPPLIES
+        supply_node(path, "*")
         for path in (f"{BATTERY}/capacity", f"{BATTERY}/temp", *WEAR_NODES, *GAUGES)
     ),
     "/proc/self/status",
@@ -80,6 +79,7 @@ _PRIVATE_NAME = re.compile(
     r"serial|imei|meid|imsi|iccid|msisdn|phone_?num|line1|mac(addr|$)|[._]mac[._]|bdaddr|bt_?addr|ssid"
     r"|hostname|device_name|android_?id|chip_?id|cpu_?id|[._](uid|did|sn\d?)$|account|email|owner"
     r"|ipaddress|gateway|dns\d",
+    *SUPPLY_KINDS,
     re.IGNORECASE,
 )
 _IDENTIFIER_CHARS_MIN = 5

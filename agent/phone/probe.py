@@ -20,6 +20,7 @@ from agent.phone.kernel_nodes import (
     first_number,
     gauge_supply,
     parse_cpus,
+    supply_node,
     whole_number,
     with_usual_supply,
     zone_scale,
@@ -38,6 +39,7 @@ from agent.phone.power_meters import find_rail_meters
 from agent.phone.runner_install import RunnerInfo, install_working_runner
 from agent.phone.thermal_zones import (
     ExaminedZone,
+    ZonePlace,
     ZoneUse,
     battery_temp_c,
     examine_zones,
@@ -77,13 +79,14 @@ def interpret_reading(
 ) -> PhoneFacts:
     """What a phone is and can do; `info` of its runner is a sentence if there is none."""
     supply = gauge_supply(reading.nodes)
+    examined = examine_zones(reading.nodes)
+    cpu_zones, body_zone = choose_zones(reading, examined)
+    zones = _all_zones(reading.nodes, examined)
     reading = replace(reading, nodes=with_usual_supply(reading.nodes))
     nodes = reading.nodes
     provenance = None if isinstance(info, str) else info.provenance
     clusters = parse_clusters(nodes) or parse_cores(nodes)
     clusters = (*clusters, *offline_clusters(nodes, clusters))
-    examined = examine_zones(nodes)
-    cpu_zones, body_zone = choose_zones(reading, examined)
     shown = sum(at.temp_c is not None for at in examined)
     capabilities = _find_capabilities(reading, clusters, cpu_zones, shown, provenance)
     control = summarize_control(capabilities)
@@ -97,7 +100,7 @@ def interpret_reading(
         clusters=adapt_clusters(clusters, nodes, capabilities.clocks_writable),
         cpu_zones=cpu_zones,
         body_zone=body_zone,
-        zones=tuple(at.zone for at in examined if at.use in _TEMPERATURES),
+        zones=zones,
         gpu=capabilities.gpu,
         charging=capabilities.charging,
         gauge_supply=supply,
@@ -121,7 +124,13 @@ def interpret_reading(
     )
 
 
-_TEMPERATURES = {ZoneUse.CPU, ZoneUse.BODY, ZoneUse.OTHER}
+def _all_zones(
+    nodes: Mapping[str, str], examined: Sequence[ExaminedZone]
+) -> tuple[ThermalZone, ...]:
+    """Every zone with a temperature; the gauge's if none is at the battery, which must not heat."""
+    shown = [at for at in examined if at.use in {ZoneUse.CPU, ZoneUse.BODY, ZoneUse.OTHER}]
+    gauge = None if any(at.place is ZonePlace.BATTERY for at in shown) else battery_zone(nodes)
+    return (*(at.zone for at in shown), *([gauge] if gauge else []))
 
 
 def choose_zones(
@@ -140,7 +149,8 @@ def choose_zones(
 
 def battery_zone(nodes: Mapping[str, str]) -> ThermalZone | None:
     """The thermometer of the battery, in tenths of a degree, if it shows a possible value."""
-    path = f"{BATTERY}/temp"
+    paths = (supply_node(f"{BATTERY}/temp", supply) for supply in (gauge_supply(nodes), "battery"))
+    path = next(filter(nodes.__contains__, paths), "")
     scale = zone_scale(whole_number(nodes.get(path, "")) or 0)
     if scale is None or battery_temp_c(nodes) is None:
         return None

@@ -15,9 +15,11 @@ from workloads.protocol.faults import PhoneTrouble
 from workloads.text import safe_text
 
 _WRITABLE = re.compile(r"/(sys|proc/sys|dev/cpuset)/[A-Za-z0-9_./:,@-]+")
-# Kernel paths contain no colon, except in some folders: iio:device0, intel-rapl:0:1, soc:NAME.
+# Kernel paths contain no colon, except in some folders: iio:device0, intel-rapl:0:1, soc:NAME, and
+# supplies with the address of a game pad or of a port: ucsi-source-psy-USBC000:001.
 _NODE_LINE = re.compile(
-    r"(/(?:[^:]|:(?=device\d)|(?<=/soc):(?=[a-z])|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*)"
+    r"(/sys/class/power_supply/[^/]*/[a-z_]+"
+    r"|/(?:[^:]|:(?=device\d)|(?<=/soc):(?=[a-z])|(?<=intel-rapl):|(?<=intel-rapl:\d):(?=\d/))*)"
     r":(.*)",
     re.DOTALL,
 )

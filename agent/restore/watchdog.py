@@ -27,6 +27,7 @@ from agent.phone.phone_paths import (
     lane_file,
 )
 from agent.phone.shell_command import ShellCommand
+from agent.phone.thermal_zones import ZonePlace, zone_place
 from agent.phone.thermalservice import is_thermalservice
 from agent.restore.fence import fenced_command, raise_if_overtaken
 from workloads.protocol.faults import PhoneTrouble, ShellFailed
@@ -71,10 +72,9 @@ def temp_limit_lines(facts: PhoneFacts) -> list[str]:
 
 def _body_limit_c(zone_type: str) -> float | None:
     """The limit of skin and battery; chargers, modems and amplifiers may be hotter."""
-    name = zone_type.lower()
-    if name in {"battery", "batt", "batt_therm", "battery_therm"}:
-        return BATTERY_LIMIT_C
-    return SKIN_LIMIT_C if "skin" in name else None
+    return {ZonePlace.BATTERY: BATTERY_LIMIT_C, ZonePlace.SKIN: SKIN_LIMIT_C}.get(
+        zone_place(zone_type) or ZonePlace.DIE
+    )
 
 
 def heartbeat_timed_out(phone: Phone) -> bool:

@@ -71,6 +71,11 @@ def test_the_gauge_is_found_where_the_vendor_has_put_it() -> None:
     assert gauge_supply(nodes(battery="", bms="-1100")) == "bms"
     assert gauge_supply({f"{SUPPLY}/Battery/capacity": "80"}) == "Battery"
     assert gauge_supply({}) == "battery"
+    tablet = nodes(MainBattery="-350", pen="-2") | {f"{SUPPLY}/MainBattery/type": "Battery"}
+    tablet |= {f"{SUPPLY}/pen/type": "Battery", f"{SUPPLY}/pen/scope": "Device"}
+    assert gauge_supply(tablet) == "MainBattery"
+    assert gauge_supply(nodes(pen="-2") | tablet | nodes(MainBattery="")) == "battery"
+    assert with_usual_supply(tablet)[CURRENT] == "-350"
     assert with_usual_supply(nodes(bms="-1100"))[CURRENT] == "-1100"
     lines: list[dict[str, object]] = [
         {"line": "nodes", "paths": [supply_node(CURRENT, "bms"), "/sys/class/power_supply"]}
