@@ -35,14 +35,31 @@ SDK_FIXED_PERFORMANCE = 30
 SDK_POWER_STATS, SDK_POWER_STATS_AIDL = 28, 31  # Android 9 and 12
 BATTERY = f"{SUPPLY}/battery"
 GAUGES = (f"{BATTERY}/current_now", f"{BATTERY}/power_now")
-# Vendors' switches that stop charging while the cable stays connected, the most reliable first.
-CHARGING_SWITCHES = (
-    ChargingSwitch(path=f"{BATTERY}/input_suspend", off="1", on="0"),
-    ChargingSwitch(path=f"{BATTERY}/charge_disable", off="1", on="0"),
-    ChargingSwitch(path=f"{BATTERY}/batt_slate_mode", off="1", on="0"),
-    ChargingSwitch(path=f"{BATTERY}/charging_enabled", off="0", on="1"),
-    ChargingSwitch(path=f"{BATTERY}/battery_charging_enabled", off="0", on="1"),
+# Vendors' switches that stop charging while the cable stays connected, the most reliable first:
+# path, value that stops, value that charges. https://github.com/VR-25/acc install/ctrl-files.sh
+_SWITCHES = (
+    (f"{BATTERY}/input_suspend", "1", "0"),
+    (f"{BATTERY}/charge_disable", "1", "0"),
+    (f"{BATTERY}/batt_slate_mode", "1", "0"),  # Samsung
+    (f"{BATTERY}/charging_enabled", "0", "1"),
+    (f"{BATTERY}/battery_charging_enabled", "0", "1"),
+    (f"{BATTERY}/battery_input_suspend", "1", "0"),  # Xiaomi
+    ("/sys/class/qcom-battery/input_suspend", "1", "0"),  # Xiaomi since Snapdragon 888
+    (f"{SUPPLY}/charger/charge_disable", "1", "0"),  # Pixel 4, 5
+    ("/sys/devices/platform/soc/soc:google,charger/charge_disable", "1", "0"),
+    ("/sys/devices/platform/google,charger/charge_stop_level", "5", "100"),  # Tensor: in percent
+    (f"{BATTERY}/mmi_charging_enable", "0", "1"),  # OPPO, OnePlus, realme
+    ("/sys/class/oplus_chg/battery/mmi_charging_enable", "0", "1"),
+    (f"{BATTERY}/op_disable_charge", "1", "0"),
+    ("/sys/class/hw_power/charger/charge_data/enable_charger", "0", "1"),  # Huawei, Honor
+    ("/sys/devices/platform/huawei_charger/enable_charger", "0", "1"),
+    ("/sys/class/asuslib/charging_suspend_en", "1", "0"),  # Asus
+    (f"{SUPPLY}/battery_ext/smart_charging_interruption", "1", "0"),  # Sony
+    ("/sys/devices/platform/lge-unified-nodes/charging_enable", "0", "1"),  # LG
+    ("/sys/kernel/nubia_charge/charger_bypass", "on", "off"),  # Nubia, RedMagic
+    ("/sys/devices/platform/mt-battery/disable_charger", "1", "0"),  # MediaTek, old kernels
 )
+CHARGING_SWITCHES = tuple(ChargingSwitch(path=path, off=off, on=on) for path, off, on in _SWITCHES)
 SERIAL_PROPERTIES = ("ro.serialno", "ro.boot.serialno")
 SOC_PROPERTIES = (
     *("ro.soc.model", "ro.chipname", "ro.hardware.chipname", "ro.mediatek.platform"),
@@ -63,6 +80,7 @@ PROBE_NODES = (
     UPTIME,
     *CLUSTER_NODES,
     *ZONE_NODES,
+    *SUPPLY_KINDS,
     *(
         supply_node(path, "*")
         for path in (f"{BATTERY}/capacity", f"{BATTERY}/temp", *WEAR_NODES, *GAUGES)
@@ -79,7 +97,6 @@ _PRIVATE_NAME = re.compile(
     r"serial|imei|meid|imsi|iccid|msisdn|phone_?num|line1|mac(addr|$)|[._]mac[._]|bdaddr|bt_?addr|ssid"
     r"|hostname|device_name|android_?id|chip_?id|cpu_?id|[._](uid|did|sn\d?)$|account|email|owner"
     r"|ipaddress|gateway|dns\d",
-    *SUPPLY_KINDS,
     re.IGNORECASE,
 )
 _IDENTIFIER_CHARS_MIN = 5

@@ -3,6 +3,7 @@
 Settings that have the wanted value already are not touched; all others are restored afterwards.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,10 +22,12 @@ from agent.restore.reversible_change import (
 )
 from workloads.phone_address import is_over_network
 from workloads.protocol.faults import ShellFailed
+from workloads.protocol.phone_facts import ChargingSwitch
 from workloads.text import safe_text
 
 SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has its own command
 DEXOPT_PROPERTY = "pm.dexopt.disable_bg_dexopt"
+LEVEL_FULL = "100"  # of a switch that is a level: charging stops above it
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,8 @@ def quiesce(phone: Phone, journal: RestoreJournal, answers: Sequence[ShellResult
     charging = phone.facts.charging
     modes = results[len(_NAMESPACES) : len(_NAMESPACES) + len(_MODE_QUERIES)]
     steps = [*_setting_steps(phone, results[: len(_NAMESPACES)]), *_mode_steps(phone, *modes)]
-    if charging is not None and results[-1].text.strip() == charging.on:
-        change = ReversibleChange(kind=ChangeKind.NODE, key=charging.path, old=charging.on)
-        steps.append(QuietStep(change, write_node_command(charging.path, charging.off)))
+    if charging is not None:
+        steps += charging_steps(charging, results[-1].text.strip())
     if not steps:
         return
     journal.record_changes([step.change for step in steps])
@@ -130,6 +132,14 @@ def _setting_steps(phone: Phone, lists: Sequence[ShellResult]) -> Iterator[Quiet
         if old != setting.value:
             change = ReversibleChange(kind=ChangeKind.SETTING, key=setting.key, old=old)
             yield QuietStep(change, setting.put_command())
+
+
+def charging_steps(charging: ChargingSwitch, present: str) -> Iterator[QuietStep]:
+    """Stop charging; where the switch is a level in percent, the owner may have set another one."""
+    is_level = charging.on == LEVEL_FULL and re.fullmatch("[0-9]{1,3}", present) is not None
+    if present == charging.on or (is_level and present != charging.off):
+        change = ReversibleChange(kind=ChangeKind.NODE, key=charging.path, old=present)
+        yield QuietStep(change, write_node_command(charging.path, charging.off))
 
 
 def _mode_steps(

@@ -6,13 +6,14 @@ from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.prepare.charge import BatteryLevel, is_charged
-from agent.prepare.quiesce import QUIET_SETTINGS
+from agent.prepare.quiesce import QUIET_SETTINGS, charging_steps
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import LaneHarness, assert_fault, assert_valid
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import BatteryLow, Blame, FaultKind
+from workloads.protocol.phone_facts import ChargingSwitch
 from workloads.protocol.stage import Stage
 
 CONDITION = Condition(battery_min_pct=30, cool_wait_max_s=3600)
@@ -63,6 +64,23 @@ def test_charging_stops_for_the_run_and_the_optimiser_by_property(
     started = lane_harness.events("run_start")[0]["model_s"]
     assert writes[0]["model_s"] < started
     lane_harness.verify_recovery()
+
+
+@pytest.mark.parametrize(
+    ("switch", "present", "restored"),
+    [
+        (ChargingSwitch(path="/sys/a", off="1", on="0"), "0", ["0"]),
+        (ChargingSwitch(path="/sys/a", off="1", on="0"), "1", []),  # stopped by the owner
+        (ChargingSwitch(path="/sys/a", off="1", on="0"), "7", []),  # not a switch as we know it
+        (ChargingSwitch(path="/sys/a", off="5", on="100"), "100", ["100"]),
+        (ChargingSwitch(path="/sys/a", off="5", on="100"), "80", ["80"]),  # the owner's limit
+        (ChargingSwitch(path="/sys/a", off="5", on="100"), "", []),
+    ],
+)
+def test_charging_returns_to_what_the_owner_had_set(
+    switch: ChargingSwitch, present: str, restored: list[str]
+) -> None:
+    assert [step.change.old for step in charging_steps(switch, present)] == restored
 
 
 def test_a_run_waits_until_a_low_battery_is_charged(lane_harness: LaneHarness) -> None:
