@@ -34,6 +34,7 @@ _NAMES = (
 CLUSTER_NODES = (
     *(f"{folder}/{name}" for folder in CLOCK_FOLDERS for name in _NAMES),
     f"{CPU}/cpu*/cpu_capacity",
+    f"{CPU}/cpu*/topology/core_siblings_list",
     f"{CPU}/cpu*/regs/identification/midr_el1",
     f"{CPU}/present",
     f"{CPU}/online",
@@ -62,11 +63,11 @@ def parse_ladder(available: str, time_in_state: str = "") -> tuple[int, ...]:
 
 def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     """Group the cores as the kernel does; a policy without steps is left out."""
-    present = set(parse_cpus(nodes.get(f"{CPU}/present", "")))
+    present = set(present_cpus(nodes))
     found: dict[tuple[int, ...], tuple[str, tuple[int, ...]]] = {}
     taken: set[int] = set()
     for folder, texts in _clock_folders(nodes).items():
-        cpus = _cpus_of(folder, texts)
+        cpus = _cpus_of(nodes, folder, texts)
         ladder = _ladder_of(texts)
         if not ladder or not cpus or taken & {*cpus} or (present and present.isdisjoint(cpus)):
             continue
@@ -81,25 +82,39 @@ def parse_clusters(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
 
 def parse_cores(nodes: Mapping[str, str]) -> tuple[Cluster, ...]:
     """The cores of a kernel that shows no clocks: one cluster per capacity, without a ladder."""
+    cpus = present_cpus(nodes)
+    by_kind = _capacities_by_kind(core_kinds(nodes), cpus)
     by_capacity: dict[int, list[int]] = {}
-    for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")):
-        by_capacity.setdefault(_stated(nodes, cpu) or FULL_CAPACITY, []).append(cpu)
+    for cpu in cpus:
+        capacity = _stated(nodes, cpu) or by_kind.get(cpu, FULL_CAPACITY)
+        by_capacity.setdefault(capacity, []).append(cpu)
     return tuple(
         Cluster(policy=cpus[0], cpus=tuple(cpus), capacity=capacity, ladder_khz=())
         for capacity, cpus in sorted(by_capacity.items())
     )
 
 
+def _capacities_by_kind(
+    kinds: Mapping[int, tuple[int, int]], cpus: Sequence[int]
+) -> dict[int, int]:
+    """A figure per core that only orders their kinds; empty if the kind of a core is unknown."""
+    if not cpus or not {*cpus} <= kinds.keys():
+        return {}
+    order = sorted({kinds[cpu] for cpu in cpus}, key=lambda kind: (_rank([kind]), kind))
+    return {cpu: FULL_CAPACITY * (1 + order.index(kinds[cpu])) // len(order) for cpu in cpus}
+
+
 def offline_clusters(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> tuple[Cluster, ...]:
     """Present cores that no cluster has: a kernel hides the clock of a cluster that is offline.
 
-    Vendors switch off their strongest cores; but a core with its own clock is like the others.
+    Vendors switch off their strongest cores, and MediaTek also those before all others, which are
+    the weakest; but a core with its own clock is like the others.
     """
     known = {cpu for cluster in clusters for cpu in cluster.cpus}
-    missing = [cpu for cpu in parse_cpus(nodes.get(f"{CPU}/present", "")) if cpu not in known]
-    strongest = max((cluster.capacity for cluster in clusters), default=FULL_CAPACITY)
+    missing = [cpu for cpu in present_cpus(nodes) if cpu not in known]
     if not missing or not clusters:
         return ()
+    weakest, strongest = (choose(at.capacity for at in clusters) for choose in (min, max))
     if all(len(cluster.cpus) == 1 for cluster in clusters) and len(clusters) > 1:
         return tuple(
             Cluster(policy=cpu, cpus=(cpu,), capacity=strongest, ladder_khz=()) for cpu in missing
@@ -109,7 +124,12 @@ def offline_clusters(nodes: Mapping[str, str], clusters: Sequence[Cluster]) -> t
     # Cores of one cluster have consecutive numbers and the same capacity.
     groups = groupby(missing, lambda cpu: (cpu - missing.index(cpu), stated[cpu]))
     return tuple(
-        Cluster(policy=cpus[0], cpus=cpus, capacity=capacity or strongest + 1, ladder_khz=())
+        Cluster(
+            policy=cpus[0],
+            cpus=cpus,
+            capacity=capacity or (max(weakest - 1, 1) if cpus[0] < min(known) else strongest + 1),
+            ladder_khz=(),
+        )
         for (_, capacity), cpus in ((key, tuple(group)) for key, group in groups)
     )
 
@@ -149,12 +169,22 @@ def _clock_folders(nodes: Mapping[str, str]) -> dict[str, dict[str, str]]:
     )
 
 
-def _cpus_of(folder: str, texts: Mapping[str, str]) -> tuple[int, ...]:
+def _cpus_of(nodes: Mapping[str, str], folder: str, texts: Mapping[str, str]) -> tuple[int, ...]:
+    """The cores of a folder; while MediaTek switches cores off, one may show another's clock."""
     related = parse_cpus(texts.get("related_cpus", "")) or parse_cpus(
         texts.get("affected_cpus", "")
     )
     core = _CORE.fullmatch(f"{folder}/related_cpus")
-    return related or ((int(core[2]),) if core else ())
+    if core is None or int(core[2]) in related:
+        return related
+    siblings = parse_cpus(nodes.get(f"{CPU}/cpu{core[2]}/topology/core_siblings_list", ""))
+    is_cluster = int(core[2]) in siblings and not {*present_cpus(nodes)} <= {*siblings}
+    return () if related else siblings if is_cluster else (int(core[2]),)
+
+
+def present_cpus(nodes: Mapping[str, str]) -> tuple[int, ...]:
+    """The cores that the phone has, also those that are offline."""
+    return parse_cpus(nodes.get(f"{CPU}/present", ""))
 
 
 def _ladder_of(texts: Mapping[str, str]) -> tuple[int, ...]:

@@ -92,6 +92,10 @@ class ExpectedProbe(_Table):
     cpu_c: float | None = Field(default=None, description="of the hottest CPU zone")
     body_c: float | None = Field(default=None, description="of the body zone")
     gauge: bool = Field(default=False, description="whether the battery's current can be read")
+    supply: str = Field(default="battery", description="folder of the fuel gauge")
+    gpu: str = Field(default="", description="name of the GPU whose clock is shown")
+    gpu_khz: tuple[int, ...] = Field(default=(), description="lowest and highest step of its clock")
+    charging: str = Field(default="", description="node that stops charging")
     control: ControlLevel = Field(default=ControlLevel.OBSERVED, description="control level")
     daemons: tuple[str, ...] = Field(default=(), description="daemons that change clocks")
 

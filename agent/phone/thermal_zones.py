@@ -57,7 +57,7 @@ class ZoneUse(StrEnum):
     UNKNOWN_NAME = "unknown_name"
 
 
-_END = r"(-(usr|therm|thermal|thmzone|tzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra))*"
+_END = r"(-(usr|therm|thermal|thmzone|tzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra|pu))*"
 # Names in lower case, without numbers, their words joined by '-'. The first match counts.
 _NOT_TEMPERATURE = re.compile(
     # Qualcomm and Google: battery depletion in percent; a thermal governor reads it like a zone
@@ -83,7 +83,10 @@ _PLACES = {
         r"tsens(-tz)?|soc-(max|dts|top|bot|bottom|thermal|thmzone)|exynos|mtkts|tzts"
         r"|therm-zone|samsung-tmu|tmu|s-p-tmu|ap-tmu|sprd-soc"
     ),
-    ZonePlace.SKIN: r"((virtual|sec|back|front|msm)-)?(skin|surface)(-(back|front|frame|msm|max))*",
+    ZonePlace.SKIN: (
+        r"((virtual|sec|back|front|rear|msm|sdm|top|bottom)-)?(skin|surface)"
+        r"(-(back|front|frame|msm|max))*"
+    ),
     ZonePlace.SHELL: (
         r"(shell|case|cover|frame)(-(back|front|frame|max))*|(back|front|rear)(-(cover|case|shell))?"
     ),
@@ -95,7 +98,8 @@ _PLACES = {
         r"|mtktsbattery|tzbatt(ery)?|maxfg|bms|(sec-)?fuelgauge"
     ),
 }
-_TABLE = {place: re.compile(rf"({names}){_END}") for place, names in _PLACES.items()}
+# Most vendors write quiet-therm-usr, some therm-quiet-usr.
+_TABLE = {place: re.compile(rf"(therm-)?({names}){_END}") for place, names in _PLACES.items()}
 # Plausible when a phone is probed: °C at the processor, and at every other part.
 _DIE_RANGE_C, _BODY_RANGE_C = (4.0, 110.0), (2.0, 65.0)
 # Drivers start with one of these; not conclusive where all sensors show whole degrees.

@@ -51,6 +51,11 @@ def test_a_probe_makes_of_it_what_is_expected(path: Path) -> None:
         assert temperature_c(file, facts.body_zone) == rounded(expected.body_c)
     assert facts.control is expected.control
     assert any("fuel gauge" in text for text in facts.controlled) == expected.gauge
+    assert facts.gauge_supply == expected.supply
+    assert (facts.charging.path if facts.charging else "") == expected.charging
+    gpu = facts.gpu
+    assert (gpu.name if gpu else "") == expected.gpu
+    assert ((gpu.ladder_khz[0], gpu.ladder_khz[-1]) if gpu else ()) == expected.gpu_khz
     assert facts.perf_daemons == expected.daemons
     assert soc_name(file.properties) == facts.soc == expected.soc
 
