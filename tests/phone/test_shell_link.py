@@ -230,8 +230,10 @@ def test_only_kernel_nodes_are_written(path: str) -> None:
 
 
 def test_nodes_of_several_lines_stay_together() -> None:
+    pad = "/sys/class/power_supply/hid-a0:b1:c2:d3:e4:f5-battery/capacity"  # a game pad
     text = "/sys/a:1\n/sys/t:300000 1\n/sys/t:600000 2\n/proc/meminfo:MemTotal: 5 kB\ngrep: no\n"
-    assert parse_nodes(text) == {
+    assert parse_nodes(f"{text}{pad}:80\n") == {
+        pad: "80",
         "/sys/a": "1",
         "/sys/t": "300000 1\n600000 2",
         "/proc/meminfo": "MemTotal: 5 kB",
