@@ -298,9 +298,11 @@ def _gpu(base: PhoneProfile, nodes: Mapping[str, str]) -> GpuProfile | None:
         return None
     driver = "kgsl" if base.gpu.driver == "kgsl" else "mali"
     for path, text in nodes.items():
-        steps = sorted({int(word) // 1000 for word in text.split() if word.isdigit()})
+        steps = sorted({int(word) for word in text.split() if word.isdigit()})
         if path.endswith("/available_frequencies") and driver in path and steps:
-            return base.gpu.model_copy(update={"ladder_khz": tuple(steps)})
+            devfreq = "/devfreq/" in path  # in Hz; the GPU of Tensor has its own folder, in kHz
+            ladder = tuple(step // 1000 for step in steps) if devfreq else tuple(steps)
+            return base.gpu.model_copy(update={"ladder_khz": ladder, "devfreq": devfreq})
     return None
 
 

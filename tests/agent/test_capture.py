@@ -60,7 +60,8 @@ def layout(facts: PhoneFacts) -> tuple[object, ...]:
     body = facts.body_zone.type if facts.body_zone else None
     zones = [zone.type for zone in facts.cpu_zones]
     names = (facts.model, facts.soc, facts.android, facts.perf_daemons, facts.power_stats)
-    return clusters, zones, body, *names
+    gpu = facts.gpu and (facts.gpu.folder, facts.gpu.ladder_khz)
+    return clusters, zones, body, gpu, *names
 
 
 @pytest.mark.parametrize("profile", ["meizu-16t", "huawei-honor-8", "google-pixel-8:stock"])
