@@ -4,9 +4,11 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -89,6 +91,39 @@ def _plain(value: object) -> object:
     return dump(mode="json") if dump is not None else str(value)
 
 
+def print_paragraph(text: str, bullet: str = "") -> None:
+    """Print a text: broken between words on a terminal, as one line when piped."""
+    if sys.stdout.isatty():
+        indent = " " * len(bullet)
+        text = textwrap.fill(
+            text,
+            get_terminal_size().columns,
+            subsequent_indent=indent,
+            initial_indent=bullet,
+            break_long_words=False,
+        )
+        click.echo(text)
+    else:
+        click.echo(f"{bullet}{text}")
+
+
+def column_widths(
+    words: Sequence[int], bodies: Sequence[int], headings: Sequence[int], space: int
+) -> list[int]:
+    """Divide the space among columns: the longest words first, then whole cells, then headings.
+
+    What is too long is broken. Narrow columns are widened first, so the widest texts are broken.
+    """
+    widths = list(words)
+    for wanted in (bodies, headings):
+        while sum(widths) < space:
+            narrow = [(width, i) for i, width in enumerate(widths) if width < wanted[i]]
+            if not narrow:
+                break
+            widths[min(narrow)[1]] += 1
+    return widths
+
+
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table: Rich on a terminal, tab-separated lines when piped."""
     texts = [[safe_text(cell) for cell in row] for row in rows]
@@ -96,22 +131,26 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
         for line in [list(headings), *texts]:
             click.echo("\t".join(line))
         return
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    columns = list(zip(headings, *texts, strict=True)) if texts else [(each,) for each in headings]
+    # A column is never narrower than its longest word; a terminal breaks lines that are too long.
+    words = [
+        max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns
+    ]
+    bodies = [max(map(cell_len, ("", *cells))) for _, *cells in columns]
+    gaps = 2 * (len(headings) - 1)
+    console = Console()
+    console.width = max(console.width, sum(words) + gaps)
+    widths = column_widths(words, bodies, [*map(cell_len, headings)], console.width - gaps)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading)
+    for heading, width in zip(headings, widths, strict=True):
+        table.add_column(heading, width=width)
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
-    console = Console()
-    # A column is never narrower than its longest word; a terminal breaks lines that are too long.
-    columns = zip(headings, *texts, strict=True) if texts else [(each,) for each in headings]
-    longest = [
-        max(len(word) for cell in cells for word in cell.split() or [""]) for cells in columns
-    ]
-    console.width = max(console.width, sum(longest) + len(headings))
     console.print(table)
 
 

@@ -2,19 +2,16 @@
 
 import math
 import os
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from shutil import get_terminal_size
 from statistics import median
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import print_table
+from orchestrator.commands.common import print_paragraph, print_table
 from workloads.cli_options import FiniteRange, value_option
 from workloads.units import count_text, format_ms
 
@@ -141,10 +138,9 @@ def _print_results(folder: Path) -> None:
     print_table(HEADINGS, summary_rows(runs, clients))
     click.echo(_real_line())
     click.echo()
-    width = get_terminal_size().columns if sys.stdout.isatty() else 10_000
     on_cpu = [run for run in runs if run.case.backend == "cpu"]
     for finding in fleet_findings(on_cpu):
-        click.echo(fill(finding.sentence, width, initial_indent="- ", subsequent_indent="  "))
+        print_paragraph(finding.sentence, bullet="- ")
     click.echo()
     for name, content in files.items():
         (folder / name).write_bytes(content)

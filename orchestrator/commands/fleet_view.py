@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from orchestrator.app.compare_results import MeasuredRun, fleet_groups
+from orchestrator.commands.common import print_paragraph
 
 
 def print_comparison(runs: Sequence[MeasuredRun]) -> None:
@@ -27,4 +28,4 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
         headings = ["PHONE", *(", ".join(heading) for heading in grid.headings)]
         for line in (headings, *grid.lines):
             click.echo("\t".join(line))
-    click.echo(caption(grid))
+    print_paragraph(caption(grid))

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import (
+    connect,
+    json_option,
+    lab_option,
+    print_json,
+    print_paragraph,
+    print_table,
+)
 from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
 from orchestrator.commands.output_file import output_path
@@ -72,7 +79,9 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
         print_json(shown.model_dump(mode="json"))
     else:
         click.echo(f"{shown.name}: {shown.title} ({', '.join(shown.covers)})")
-        click.echo(f"{shown.question}\n{shown.caveat}\n")
+        click.echo(shown.question)
+        print_paragraph(shown.caveat)
+        click.echo()
         rows = [
             (
                 *(claim.text, claim.published, claim.form or "", claim.published_on),
@@ -249,7 +258,7 @@ def _print(answer: "StudyAnswer") -> None:
     rows = [row.cells for row in answer.rows]
     print_table(HEADINGS, blank_repeats(rows) if sys.stdout.isatty() else rows)
     for note in table_notes(answer.study, answer.rows, answer.kernels):
-        click.echo(note)
+        print_paragraph(note)
 
 
 def _write_page(answer: "StudyAnswer", output: str) -> Path:
