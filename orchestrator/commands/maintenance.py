@@ -92,6 +92,11 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
     except BadBundle as error:
         raise BadFile(f"{file}: {safe_text(error)}; nothing was restored") from error
     click.echo(f"{counts.get('sweep', 0)} sweeps, {counts.get('report', 0)} reports restored")
+    click.echo(
+        "Tokens and hosts that were revoked since the backup have access again; see 'farm token "
+        "list' and 'farm host list'.",
+        err=True,
+    )
 
 
 @click.command()

@@ -8,17 +8,31 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from time import time
 from typing import Any
 
-from sqlalchemy import Connection, DateTime, Integer, LargeBinary, MetaData, Table, func, select
+from sqlalchemy import (
+    Connection,
+    DateTime,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    func,
+    select,
+    update,
+)
 
+from orchestrator.decisions.states import RunState
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json
 from orchestrator.store.database import SCHEMA, Database, schema_version
 from orchestrator.store.figures_view import drop_view
+from orchestrator.store.tables import phone, run
 from workloads.protocol.faults import InvalidRequest
 
 VERSION_TABLE = "alembic_version"
+LATER_ATTEMPTS = 1000  # more than a run gets between two backups
 RowsOf = Callable[[str], Iterable[Row]]
 
 
@@ -70,7 +84,20 @@ def restore_rows(db: Database, schema: str, rows_of: RowsOf, replace: bool) -> d
             raise InvalidRequest("the store is not empty; '--replace' removes everything in it")
         counts = {table.name: _insert(connection, table, rows_of(table.name)) for table in tables}
         db.upgrade(connection, SCHEMA)
+        _pass_later_leases(connection)
     return counts
+
+
+def _pass_later_leases(connection: Connection) -> None:
+    """Continue above every lease that was given after the backup was made.
+
+    Phones refuse a lower fence, and agents drop an attempt that they have started before. A report
+    of such an attempt that is still on its way is kept as stale.
+    """
+    unfinished = run.c.state != RunState.DONE
+    connection.execute(update(run).where(unfinished).values(attempt=run.c.attempt + LATER_ATTEMPTS))
+    now = int(time())
+    connection.execute(update(phone).where(phone.c.fence < now).values(fence=now))
 
 
 def _tables(connection: Connection) -> list[Table]:

@@ -18,16 +18,25 @@ from orchestrator.app.maintain_store import restore_store, write_backup
 from orchestrator.app.run_service import prune_daily
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
-from orchestrator.store import audit_log, phone_queries, removal, results, sweep_queries
+from orchestrator.decisions.states import ReportStatus
+from orchestrator.store import (
+    audit_log,
+    leases,
+    phone_queries,
+    removal,
+    results,
+    sweep_queries,
+)
 from orchestrator.store.backup import restore_rows, snapshot
 from orchestrator.store.budget_pauses import pause_overspent
 from orchestrator.store.compressed_text import DICTIONARY
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
-from orchestrator.store.tables import chunk, metric_value, report, run, sweep, trial
+from orchestrator.store.tables import chunk, metric_value, phone, report, run, sweep, trial
 from orchestrator.supervisor.lab_process import lab_lock
 from tests.analysis.builders import measured
+from tests.builders import a_report
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
 from tests.farm.conftest import wait_for
@@ -175,9 +184,34 @@ def test_a_backup_is_restored_into_the_other_database(
     assert restore_store(lab, file, replace=True)["report"] == 4
     restored = Database(other)
     restored.check()
-    assert dump(restored) == dump(store)
+    before, after = dump(store), dump(restored)
+    for row in [*before["phone"], *after["phone"]]:
+        assert row.pop("fence") > 0
+    assert after == before
     store_runs(restored, [measured("new")], "new")  # numbers of new rows do not collide
     assert count(restored, report) == 5
+    restored.close()
+
+
+def test_a_lab_continues_from_an_old_backup_while_agents_hold_later_reports(
+    store: Database, other: str, tmp_path: Path
+) -> None:
+    three_phones.announce_phones(store)
+    three_phones.submit(store, repeat=2)
+    with store.write() as connection:  # the phones were leased last a long time ago
+        connection.execute(update(phone).values(fence=1000))
+    file, started = io.BytesIO(), {"PH1": "host-a"}
+    write_backup(a_lab(tmp_path, store.url), file)
+    ((_, later),) = leases.lease_next(store, started, lease_timeout_s=30)
+    restore_store(a_lab(tmp_path, other), file, replace=False)
+    restored = Database(other)
+    ((_, job),) = leases.lease_next(restored, started, lease_timeout_s=30)
+    assert job.run.attempt > later.run.attempt, "agents drop an attempt that they know"
+    assert job.fence > later.fence, "phones refuse a lower fence"
+    assert job.run.trial == later.run.trial
+    result = store_parcels(restored, "host-a", [a_report(later)])
+    assert result.reports == {ReportStatus.STALE: 1}
+    assert store_parcels(restored, "host-a", [a_report(job)]).reports == {ReportStatus.ACCEPTED: 1}
     restored.close()
 
 
