@@ -233,8 +233,8 @@ def _draw(
 ) -> Drawing:
     if plan.kind is PictureKind.LINES:
         return _draw_lines(data, plan, value_title, points, phones)
-    first = plan.first.values
-    second = plan.second.values if plan.second else ("",)
+    first = _present_values(plan.first, points)
+    second = _present_values(plan.second, points) if plan.second else ("",)
     panels = []
     for phone in phones:
         cells = {
@@ -256,6 +256,12 @@ def _draw(
     )
     draw = draw_heat_map if plan.kind is PictureKind.HEAT_MAP else draw_grouped_bars
     return draw(f"{value_title} over {plan.first.title}", panels, names)
+
+
+def _present_values(axis: CellAxis, points: Sequence[AxisPoint]) -> tuple[SettingValue, ...]:
+    """Return the values of an axis that a figure shows; cells may be included or excluded."""
+    present = {point.settings.get(axis.name) for point in points}
+    return tuple(value for value in axis.values if value in present)
 
 
 def _draw_lines(
