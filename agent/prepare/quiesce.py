@@ -28,6 +28,9 @@ from workloads.text import safe_text
 SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has its own command
 DEXOPT_PROPERTY = "pm.dexopt.disable_bg_dexopt"
 LEVEL_FULL = "100"  # of a switch that is a level: charging stops above it
+# Since Android 7 the shell may allow itself to count its own cycles, as profilers do
+# (AOSP, sepolicy commit 38ac77e4: "expose control over unpriv perf access to shell").
+COUNTER_PROPERTY = "security.perf_harden"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ _DOZE_QUERY = ShellCommand(["dumpsys", "deviceidle", "enabled"])
 _DATA_SAVER_QUERY = ShellCommand(["cmd", "netpolicy", "get", "restrict-background"])
 _SDK_QUERY = ShellCommand(["getprop", "ro.build.version.sdk"])
 _DEXOPT_QUERY = ShellCommand(["getprop", DEXOPT_PROPERTY])
-_MODE_QUERIES = (_DOZE_QUERY, _DATA_SAVER_QUERY, _SDK_QUERY, _DEXOPT_QUERY)
+_COUNTER_QUERY = ShellCommand(["getprop", COUNTER_PROPERTY])
+_MODE_QUERIES = (_DOZE_QUERY, _DATA_SAVER_QUERY, _SDK_QUERY, _DEXOPT_QUERY, _COUNTER_QUERY)
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,12 @@ def charging_steps(charging: ChargingSwitch, present: str) -> Iterator[QuietStep
 
 
 def _mode_steps(
-    phone: Phone, doze: ShellResult, saver: ShellResult, sdk: ShellResult, dexopt: ShellResult
+    phone: Phone,
+    doze: ShellResult,
+    saver: ShellResult,
+    sdk: ShellResult,
+    dexopt: ShellResult,
+    counters: ShellResult,
 ) -> Iterator[QuietStep]:
     if doze.text.strip() == "1":  # Doze throttles background work while the screen is off
         yield _mode_step("doze", OFF)
@@ -152,9 +161,15 @@ def _mode_steps(
     if (first_number(sdk.text) or 0) >= SDK_DEXOPT_COMMAND:
         yield _mode_step("dexopt", OFF)
     elif phone.facts.rooted and dexopt.text.strip() != "true":
-        key, old = f"property {DEXOPT_PROPERTY}", safe_text(dexopt.text, 40)
-        change = ReversibleChange(kind=ChangeKind.PROPERTY, key=key, old=old)
-        yield QuietStep(change, ShellCommand(["setprop", DEXOPT_PROPERTY, "true"]))
+        yield _property_step(DEXOPT_PROPERTY, dexopt, "true")
+    if not phone.facts.rooted and counters.text.strip() == "1":
+        yield _property_step(COUNTER_PROPERTY, counters, "0")
+
+
+def _property_step(name: str, shown: ShellResult, wanted: str) -> QuietStep:
+    old = safe_text(shown.text, 40)
+    change = ReversibleChange(kind=ChangeKind.PROPERTY, key=f"property {name}", old=old)
+    return QuietStep(change, ShellCommand(["setprop", name, wanted]))
 
 
 def _mode_step(name: str, wanted: str) -> QuietStep:

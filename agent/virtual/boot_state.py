@@ -19,6 +19,7 @@ def boot_properties(profile: PhoneProfile, serial: str) -> dict[str, str]:
         "ro.build.tags": "release-keys",
         "ro.debuggable": "0",
         "ro.secure": "1",
+        "security.perf_harden": "1",
         "ro.soc.model": profile.soc,
         "ro.kernel.version": profile.kernel.release.split("-")[0],
         "ro.crypto.state": "encrypted",

@@ -1,20 +1,29 @@
 """The quiet phone: background activity is stopped, recorded first, and restored."""
 
+from pathlib import Path
+
 import pytest
 
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.prepare.charge import BatteryLevel, is_charged
-from agent.prepare.quiesce import QUIET_SETTINGS, charging_steps
+from agent.prepare.quiesce import COUNTER_PROPERTY, QUIET_SETTINGS, charging_steps
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.lane_harness import LaneHarness, assert_fault, assert_valid
+from tests.agent.lane_harness import (
+    LaneHarness,
+    assert_fault,
+    assert_reason,
+    assert_valid,
+    open_lane_harness,
+)
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import BatteryLow, Blame, FaultKind
 from workloads.protocol.phone_facts import ChargingSwitch
 from workloads.protocol.stage import Stage
+from workloads.protocol.verdict import ReasonCode, Validity
 
 CONDITION = Condition(battery_min_pct=30, cool_wait_max_s=3600)
 
@@ -49,6 +58,20 @@ def test_doze_optimisers_and_settings_are_changed_and_restored(
         for setting in QUIET_SETTINGS
         if setting.name not in {"low_power", "airplane_mode_on"}
     }
+
+
+def test_an_unrooted_phone_counts_cycles_during_the_run(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
+    """They show a limiter that acts in shorter periods than a window, between the canaries."""
+    with open_lane_harness(adb, context, tmp_path, "oneplus-6:stock") as harness:
+        when = {"at": "run_start", "until": "run_stop", "for": 0.01, "every": 0.03}
+        harness.inject("hidden_limit", share=0.7, **when)
+        job = a_job(harness.phone.facts.serial, cores="big2", freq="free", start_temp_max_c=None)
+        report = run_attempt(job, harness.phone, context).report
+    assert_reason(report, Validity.SUSPECT, ReasonCode.CLOCK_NOT_COUNTED)
+    writes = [(event["name"], event["new"]) for event in harness.events("property_write")]
+    assert writes == [(COUNTER_PROPERTY, "0"), (COUNTER_PROPERTY, "1")]
 
 
 def test_charging_stops_for_the_run_and_the_optimiser_by_property(

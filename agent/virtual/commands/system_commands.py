@@ -76,7 +76,8 @@ def setprop(call: CommandCall) -> int:
     if len(call.argv) != 3:
         return call.fail("Needs 2 arguments")
     name, value = call.argv[1:]
-    is_protected = not name.startswith(("debug.", "log.", "persist.log."))
+    free = ("debug.", "log.", "persist.log.", "security.perf_harden")
+    is_protected = not name.startswith(free)
     if name.startswith("ro.") or (is_protected and call.uid != 0):
         return call.fail(f"failed to set property '{name}' to '{value}'")
     call.phone.journal.write(JournalEvent.PROPERTY_WRITE, name=name, new=value)

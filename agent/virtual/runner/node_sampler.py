@@ -96,8 +96,9 @@ class NodeSampler:
 
     def _find_node(self, path: str, reading_mode: str) -> LiveNode:
         """Return the node behind a path, to be read as a number or a text."""
-        if reading_mode == "cycles":  # counters are for root
-            return live_node(self._cycles) if self._uid == 0 else _UNREADABLE
+        if reading_mode == "cycles":  # counters are for root, and for all if the shell allows it
+            is_hardened = self._phone.properties.get("security.perf_harden") != "0"
+            return _UNREADABLE if is_hardened and self._uid else live_node(self._cycles)
         try:
             process_path = path.replace("/proc/self/", f"/proc/{self._process.pid}/", 1)
             node, _ = self._phone.tree.resolve(process_path, self._uid)
