@@ -38,6 +38,11 @@ void split_range(int64_t count, int part, int parts, int64_t *first, int64_t *la
 
 int thread_pool_size(const struct thread_pool *pool) { return pool->threads; }
 
+int64_t thread_pool_waited_ns(const struct thread_pool *pool) {
+    (void)pool;
+    return 0;
+}
+
 /* Returns when the last core ends. */
 static double simulate(const struct thread_pool *pool, const double *part_ns, int parts) {
     int64_t next[CORES_MAX], end[CORES_MAX];

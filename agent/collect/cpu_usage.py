@@ -16,6 +16,7 @@ from workloads.protocol.telemetry import CumulativeSeries
 
 STAT = "/proc/stat"
 OWN_STAT = "/proc/self/stat"  # of the process that samples: the runner itself
+FIRST_THREAD = "/proc/self/schedstat"  # of the runner's first thread alone
 MEMINFO = "/proc/meminfo"
 CYCLES = "/proc/self"  # the path that stands for the counted cycles
 CORES_MARK, WHOLE_MARK, TICKS_MARK = "\tcores", "\twhole", "\tticks"
@@ -27,6 +28,7 @@ _CORES = re.compile(r"(?:\d{1,3}:\d{1,18}/\d{1,18}(?: |$))+", re.ASCII)
 _SPACES = str.maketrans(":/", "  ")
 _MEMORY = re.compile(r"(\d{1,12}) (\d{1,12}) (\d{1,12}) (\d{1,12})", re.ASCII)
 _CYCLES = re.compile(r"(\d{1,18})/(\d{1,18})", re.ASCII)
+_SCHEDULED = re.compile(r"(\d{1,18}) (\d{1,18}) \d{1,18}", re.ASCII)
 Ticks = NDArray[np.int64]
 
 
@@ -125,6 +127,12 @@ def parse_cycles(value: NodeValue) -> tuple[int, int] | None:
     """Parse 'CYCLES/NS': counted cycles, and the time in which they were counted."""
     match = _CYCLES.fullmatch(value) if isinstance(value, str) else None
     return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_scheduled_ns(value: NodeValue) -> int | None:
+    """Parse 'RAN WAITED TIMES': for how long a thread had work, on a core or waiting for one."""
+    match = _SCHEDULED.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) + int(match[2]) if match and int(match[1]) else None
 
 
 def busy_series(readings: Readings, cpus: Collection[int]) -> CumulativeSeries | None:

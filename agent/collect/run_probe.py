@@ -9,6 +9,7 @@ from agent.collect.cpu_usage import (
     CORES_MARK,
     CYCLES,
     CYCLES_MARK,
+    FIRST_THREAD,
     MEMINFO,
     MEMORY_MARK,
     OWN_STAT,
@@ -101,7 +102,7 @@ class RunProbe:
                 f"{residency_node(facts, policy)}{WHOLE_MARK}" for policy in self.requested_khz
             ]
         nodes += [f"{STAT}{CORES_MARK}", f"{OWN_STAT}{TICKS_MARK}", f"{MEMINFO}{MEMORY_MARK}"]
-        nodes += [f"{TASKS}{MASKS_MARK}", f"{CYCLES}{CYCLES_MARK}"]
+        nodes += [f"{TASKS}{MASKS_MARK}", f"{CYCLES}{CYCLES_MARK}", FIRST_THREAD]
         gpu_load = gpu_load_node(facts.gpu)
         nodes += [gpu_load, self.gpu_clock_node, self.gpu_limit_node] if gpu_load else []
         nodes += [*self.backlights, *self.bus_nodes]

@@ -156,6 +156,9 @@ class DoneRecord(RunnerRecord):
     fallbacks: Count | None = None
     answer_error: float | None = None
     first_step_ns: Count | None = None
+    waited_ns: Count | None = Field(
+        default=None, description="the first thread slept until the others had finished their part"
+    )
     note: str = Field(default="", max_length=256)
 
 

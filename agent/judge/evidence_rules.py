@@ -1,11 +1,19 @@
 """Rules of the verdict on the evidence: time stamps, readings, processor time, power. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from math import gcd
 from statistics import fmean, median
 
-from agent.collect.cpu_usage import CYCLES, OWN_STAT, STAT, TICKS_PER_SECOND, core_ticks
+from agent.collect.cpu_usage import (
+    CYCLES,
+    FIRST_THREAD,
+    OWN_STAT,
+    STAT,
+    TICKS_PER_SECOND,
+    core_ticks,
+    parse_scheduled_ns,
+)
 from agent.collect.thread_affinity import TASKS
 from agent.judge.run_observation import RunObservation
 from workloads.protocol.condition import Protocol
@@ -62,19 +70,40 @@ def check_readings(run: RunObservation) -> Iterator[Reason]:
 def check_own_time(run: RunObservation) -> Iterator[Reason]:
     """At every moment one of the run's threads worked, unless it read a batch from storage.
 
-    A process that is frozen, or limited to a part of the time, does not: its cores are idle.
+    A process that is frozen, or limited to a part of the time, does not: its cores are idle. Of
+    several threads the first one shows it: it takes part in every operation, and the runner reports
+    how long it waited for the others.
     """
     is_unknown = run.output.device is not None or not run.claimed.cost.ops
-    ticks = run.readings.within(run.span).series(OWN_STAT)
-    if is_unknown or run.claimed.source is Source.HOST or len(ticks) < READINGS_MIN:
+    if is_unknown or run.claimed.source is Source.HOST:
         return
-    elapsed_s = (ticks[-1][0] - ticks[0][0]) / 1e9
     windows = run.output.windows if run.output.input is not None else []
     reading_ns = sum(window.phases_ns[0] for window in windows if window.phases_ns)
     limit = OWN_TIME_MIN * (1 - reading_ns / 1e9 / max(run.span_s, 1e-9))
-    share = (ticks[-1][1] - ticks[0][1]) / TICKS_PER_SECOND / max(elapsed_s, 1e-9)
-    if elapsed_s > SECONDS_MIN and share < limit:
+    share = min(_worked_shares(run), default=1.0)
+    if share < limit:
         yield Reason.suspect(ReasonCode.CPU_TIME_LOW, share=share, limit=limit)
+
+
+def _worked_shares(run: RunObservation) -> Iterator[float]:
+    """The share of the time in which the process had the processor, and its first thread work."""
+    timed, done = run.readings.within(run.span), run.claimed.done
+    ticks = ((t_ns, ticks * 1e9 / TICKS_PER_SECOND) for t_ns, ticks in timed.series(OWN_STAT))
+    scheduled = zip(timed.t_ns, timed.parsed(FIRST_THREAD, parse_scheduled_ns), strict=False)
+    known = ((t_ns, float(ns)) for t_ns, ns in scheduled if ns is not None)
+    process, first = _growth(list(ticks)), _growth(list(known))
+    if process is not None:
+        yield process
+    if first is not None and done.waited_ns is not None and run.output.resume is None:
+        yield first + done.waited_ns / max(done.ns, 1)
+
+
+def _growth(points: Sequence[tuple[int, float]]) -> float | None:
+    """By how much a counter of ns grew per ns; None with too few readings."""
+    if len(points) < READINGS_MIN or points[-1][0] - points[0][0] <= SECONDS_MIN * 1e9:
+        return None
+    (start_ns, before), (end_ns, after) = points[0], points[-1]
+    return (after - before) / (end_ns - start_ns)
 
 
 def check_power(run: RunObservation) -> Iterator[Reason]:

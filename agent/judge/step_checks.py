@@ -23,6 +23,7 @@ OUTLIER_MIN, OUTLIER_FACTOR = 0.06, 6.0  # single windows count at most as much
 WINDOWS_MIN, STRETCH_MIN, STRETCH_GROWTH = 15, 4, 1.6
 SLOW_SHARE_MIN = 0.05  # of the windows at these clocks
 STALLED_SHARE_MIN = 0.03  # of the time: on phones, mean and median differ by less than 0.5 %
+STALLED_STEP = 2.0  # times as long as the other steps of a window: not noise
 FAST_MODE_SHARE_MIN, SLOW_MODE_SHARE_MIN, MODE_GAP_FACTOR = 0.08, 0.2, 4.0
 CLOCK_STEP = 0.01  # clocks that differ by less are the same
 Clocks = Sequence[tuple[int, int]]  # moments in ns and kHz of one policy
@@ -30,21 +31,25 @@ Array = NDArray[np.float64]
 
 
 class StepSeries(NamedTuple):
-    """Windows as columns: the moment at which each begins and ends, and its mean step time."""
+    """Windows as columns: begin, end, mean step time, longest step, and mean of its other steps."""
 
     t_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     step_ms: Array
+    longest_ms: Array
+    others_ms: Array
 
     @classmethod
     def of(cls, windows: Sequence[StepWindow]) -> "StepSeries":
         """The columns of some windows."""
-        rows = np.array([(window.t_ns, window.ns, window.n) for window in windows], dtype=np.int64)
-        return cls(rows[:, 0], rows[:, 0] + rows[:, 1], rows[:, 1] / rows[:, 2] / 1e6)
+        rows = np.array([(w.t_ns, w.ns, w.n, w.ns_max) for w in windows], dtype=np.int64)
+        t_ns, ns, n, longest_ns = rows.T
+        others_ns = np.where(n > 1, (ns - longest_ns) / np.maximum(n - 1, 1), ns)
+        return cls(t_ns, t_ns + ns, ns / n / 1e6, longest_ns / 1e6, others_ns / 1e6)
 
     def at(self, rows: NDArray[Any]) -> "StepSeries":
         """Some of the windows."""
-        return StepSeries(self.t_ns[rows], self.end_ns[rows], self.step_ms[rows])
+        return StepSeries(*(column[rows] for column in self))
 
 
 @dataclass(frozen=True)
@@ -131,17 +136,26 @@ def _stretch(series: StepSeries, start_ns: int) -> StepChange | None:
 
 
 def _stall(series: StepSeries, start_ns: int) -> StepChange | None:
-    """The longest of some windows that took so long that the mean is no longer near the median."""
+    """The longest of some stalls that together took too much of the time.
+
+    Some windows take so long that their mean is no longer near the median. Or many windows have a
+    step that takes a multiple of the others: a process that is stopped for a moment, repeatedly.
+    """
     if len(series.step_ms) < WINDOWS_MIN:
         return None
     ns = (series.end_ns - series.t_ns).astype(float)
-    middle = float(np.median(series.step_ms))
-    lost = float((ns * (1 - middle / series.step_ms)).sum() / ns.sum())
+    middle, others = float(np.median(series.step_ms)), float(np.median(series.others_ms))
+    between_ns = float((ns * (1 - middle / series.step_ms)).sum())
+    within_ns = 1e6 * float(np.maximum(series.longest_ms - STALLED_STEP * others, 0.0).sum())
+    lost = max(between_ns, within_ns) / float(ns.sum())
     if lost <= STALLED_SHARE_MIN:
         return None
-    longest = int(series.step_ms.argmax())
+    times, usual = series.step_ms, middle
+    if within_ns > between_ns:
+        times, usual = series.longest_ms, others
+    longest = int(times.argmax())
     first, end = (int(column[longest]) - start_ns for column in (series.t_ns, series.end_ns))
-    return StepChange(float(series.step_ms[longest]) / middle - 1, lost, first, end)
+    return StepChange(float(times[longest]) / max(usual, 1e-9) - 1, lost, first, end)
 
 
 def _mode_distance(step_ms: Array) -> float | None:

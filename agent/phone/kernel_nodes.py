@@ -18,6 +18,7 @@ _USB_SUPPLY = "usb"
 # A Raspberry Pi lowers its clocks below what cpufreq shows; only its firmware knows.
 FIRMWARE_THROTTLING = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 FULL_CAPACITY = 1024  # cpu_capacity of the strongest core
+GPU_POLICY = -1  # stands for the GPU where clocks are listed by policy
 
 # More than any phone has; longer lists are cut. A computer may have a policy per core.
 STEPS_MAX, CLUSTERS_MAX, ZONES_MAX = 128, 64, 256

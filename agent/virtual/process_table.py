@@ -39,6 +39,8 @@ class Process:
     task: "asyncio.Task[int] | None" = None
     cpu_s: Callable[[], float] = float  # CPU time so far; most processes use hardly any
     cycles: Callable[[], float] = float  # of the processor, in that time
+    # of the first thread: seconds on a core, and waiting for one
+    first_thread_s: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     state: str = "S"
     state_before_stop: str = "S"  # restored by SIGCONT
     # set by SIGCONT; None while the process is not stopped

@@ -49,6 +49,7 @@ struct thread_pool {
     void *context;
     int parts;
     bool measures; /* this round */
+    int64_t waited_ns;
     float *speeds; /* of the workers, relative to one another */
     _Atomic bool closing;
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t round;      /* counts calls of thread_pool_run() */
@@ -66,7 +67,7 @@ static void futex_wake(_Atomic uint32_t *word, int count) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-/* For the spin limit only, never reported. Phones with older kernels read CLOCK_BOOTTIME by a
+/* For the spin limit and for waits. Phones with older kernels read CLOCK_BOOTTIME by a
  * system call, which would cost more than the loads between two reads. */
 static int64_t monotonic_ns(void) {
     struct timespec now;
@@ -267,7 +268,9 @@ static void wait_for_workers(struct thread_pool *pool) {
         atomic_store(&pool->caller_sleeps, 1);
         unfinished = atomic_load(&pool->unfinished);
         if (unfinished) {
+            int64_t start = monotonic_ns();
             futex_wait(&pool->unfinished, unfinished);
+            pool->waited_ns += monotonic_ns() - start;
         }
         atomic_store(&pool->caller_sleeps, 0);
     }
@@ -302,6 +305,8 @@ void thread_pool_run(struct thread_pool *pool, int parts, thread_pool_task *task
 }
 
 int thread_pool_size(const struct thread_pool *pool) { return pool->threads; }
+
+int64_t thread_pool_waited_ns(const struct thread_pool *pool) { return pool->waited_ns; }
 
 void thread_pool_close(struct thread_pool *pool) {
     if (!pool) {

@@ -27,6 +27,8 @@ struct thread_pool *thread_pool_open(int threads, uint64_t mask);
 void thread_pool_close(struct thread_pool *pool);
 int thread_pool_size(const struct thread_pool *pool);
 void thread_pool_run(struct thread_pool *pool, int parts, thread_pool_task *task, void *context);
+/* How long the caller has slept so far, until other threads had finished their parts. */
+int64_t thread_pool_waited_ns(const struct thread_pool *pool);
 
 /* The number of parts for work that can be cut into `most` parts. */
 static inline int thread_pool_parts(const struct thread_pool *pool, int64_t most) {

@@ -13,6 +13,7 @@
 #include "../engine/executor.h"
 #include "../engine/int_math.h"
 #include "../engine/os.h"
+#include "../engine/thread_pool.h"
 #include "commands.h"
 #include "cycles.h"
 #include "sampler.h"
@@ -75,6 +76,7 @@ struct run_state {
     int64_t window_ns, flushed;
     int64_t hello_ns, first_step_ns;
     int64_t started, measured, measured_ns, windows;
+    int64_t waited_before; /* the first step that is measured */
 };
 
 static volatile sig_atomic_t stop_flag;
@@ -263,6 +265,8 @@ static void write_done(struct run_state *state, int changed, double answer_error
     }
     json_real(&state->out, "answer_error", answer_error < 0 ? NAN : answer_error);
     json_int(&state->out, "first_step_ns", state->first_step_ns);
+    json_int(&state->out, "waited_ns",
+             thread_pool_waited_ns(state->executor.pool) - state->waited_before);
     if (state->settings->checkpoint != NULL) {
         char digest[20];
         format_text(digest, sizeof digest, "%llx",
@@ -574,6 +578,7 @@ static void finish_window(struct run_state *state, bool traced, bool evaluation,
 }
 
 static bool measure(struct run_state *state) {
+    state->waited_before = thread_pool_waited_ns(state->executor.pool);
     open_window(state);
     state->started = state->flushed = state->window.start;
     int64_t start = state->window.start;

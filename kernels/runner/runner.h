@@ -146,7 +146,7 @@
  *         core that the sampler was pinned to, or -1.
  *     {"line":"done","steps":N,"ns":D,"t_ns":T,"peak_rss_kb":R,"loss_first":L,"loss_last":M,
  *      "parameters_changed":true,"parameters":P,"macs":Q,"learned":U,"moved":V,"fallbacks":0,
- *      "answer_error":null,"first_step_ns":F}
+ *      "answer_error":null,"first_step_ns":F,"waited_ns":W}
  *         loss_first and loss_last are means over the first and the last pass through the data set,
  *         warm-up included, so that they compare the same batches; of a run shorter than one pass,
  *         over its halves; null for a workload without a loss. parameters and macs (multiply-adds
@@ -155,8 +155,10 @@
  *         the operations that another backend executed. answer_error is the largest error of a
  *         matrix product against double precision, relative to the sum of the absolute terms; null
  *         for a workload without such a product. first_step_ns is the time from "hello" to the end
- *         of the first step, warm-up included. With --checkpoint, "digest" is a hash of all
- *         parameters and the state of the optimizer; steps and ns include those before a resume.
+ *         of the first step, warm-up included. waited_ns is how long the first thread slept, since
+ *         the first window, until the others had finished their part of an operation: at all other
+ *         times it has work. With --checkpoint, "digest" is a hash of all parameters and the state
+ *         of the optimizer; steps and ns include those before a resume, waited_ns does not.
  *         "note" says why the command buffers of the device are not used, if it has any.
  *   or, at any point, a fault record as the last one. A training workload that changed no parameter
  *   is the fault "wrong_answer", never "done": a framework that silently skips the optimizer would
@@ -280,8 +282,8 @@
  *   It uses no network. It writes nothing outside DIR, except that the watchdog writes the nodes in
  *   DIR/restore. It allocates no memory inside the timed loop. It never falls back silently: an
  *   operation that the backend lacks is the fault "unsupported". It reports no clock other than
- *   CLOCK_BOOTTIME; the thread pool measures its spin limit of 40 us with CLOCK_MONOTONIC, and that
- *   time is never reported. It does not judge: verdicts are the agent's.
+ *   CLOCK_BOOTTIME; only the thread pool measures its spin limit of 40 us and its waits with
+ *   CLOCK_MONOTONIC. It does not judge: verdicts are the agent's.
  */
 #ifndef FARMHAND_RUNNER_H
 #define FARMHAND_RUNNER_H

@@ -155,7 +155,7 @@ DEMOS = {
         ReasonCode.CPU_TIME_LOW,
         Validity.SUSPECT,
         {"kind": "sleep", "suspends": False, "at": "run_start", "for": 0.02, "every": 0.1},
-        {**FREE, "cores": "big1"},
+        FREE,
     ),
     "check_power": Demo(
         ReasonCode.POWER_CHANGED,
@@ -291,14 +291,14 @@ def test_a_rule_finds_its_fault_and_no_other_rule_does(
 
 
 @pytest.mark.slow
-def test_a_limit_that_acts_between_the_canaries_only(
+def test_a_disturbance_between_the_canaries_only(
     adb: AdbServer, context: LaneContext, tmp_path: Path
 ) -> None:
     """Neither a node nor a canary shows it, but earlier runs of the same case do."""
     with open_lane_harness(adb, context, tmp_path, "samsung-s23-ultra:stock", 100.0) as harness:
         for fence in range(1, 5):
             if fence == 4:
-                harness.inject("hidden_limit", at="run_start", until="run_stop", share=0.9)
+                harness.inject("memory_contention", at="run_start", until="run_stop", share=0.7)
             job = a_job(harness.phone.facts.serial, fence, "mlp-4", {}, **FREE)
             report = run_attempt(job, harness.phone, context).report
             assert report.verdict is not None, report.fault

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.collect.cpu_usage import CYCLES, OWN_STAT, STAT
+from agent.collect.cpu_usage import CYCLES, FIRST_THREAD, OWN_STAT, STAT
 from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import StepWindow
@@ -22,23 +22,24 @@ from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.metrics import Source
 from workloads.protocol.verdict import ReasonCode
 
-SIMULATED = replace(CLAIMED, source=Source.SIMULATED)
+DONE = CLAIMED.done.model_copy(update={"ns": 10 * SECOND_NS, "waited_ns": SECOND_NS})
+SIMULATED = replace(CLAIMED, source=Source.SIMULATED, done=DONE)
 
 
 def windows(lengths_ns: list[int], steps: int = 10) -> list[StepWindow]:
-    """Build windows that follow one another."""
+    """Build windows of equal steps that follow one another."""
     found, t_ns = [], 0
     for index, ns in enumerate(lengths_ns):
-        found.append(
-            StepWindow(first=steps * index, n=steps, t_ns=t_ns, ns=ns, ns_min=0, ns_max=ns)
-        )
+        longest_ns = ns // steps + 1
+        window = {"first": steps * index, "n": steps, "t_ns": t_ns, "ns": ns}
+        found.append(StepWindow(**window, ns_min=0, ns_max=longest_ns))
         t_ns += ns
     return found
 
 
 def sampled(**columns: list[NodeValue]) -> RunObservation:
     """Build a run of ten seconds with these columns, read ten times per second."""
-    nodes = {"stat": STAT, "own": OWN_STAT, "cycles": CYCLES}
+    nodes = {"stat": STAT, "own": OWN_STAT, "first": FIRST_THREAD, "cycles": CYCLES}
     named = {nodes[name]: column for name, column in columns.items()}
     t_ns = [row * SECOND_NS // 10 for row in range(101)]
     readings = Readings(tuple(named), t_ns, named)
@@ -102,6 +103,24 @@ def test_a_process_that_was_stopped_for_a_part_of_the_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ran", "waited", "found"),
+    [
+        (0.9, 0.0, 0),  # for the rest of the time it waited for the other threads
+        (0.7, 0.2, 0),  # other work had its core: the use of the cores shows that
+        (0.8, 0.0, 1),
+        (0.0, 0.0, 0),  # a kernel that does not count
+    ],
+)
+def test_the_first_of_several_threads_shows_a_stop_of_all(
+    ran: float, waited: float, found: int
+) -> None:
+    own: list[NodeValue] = [38 * row for row in range(101)]
+    rows = range(0, 101 * SECOND_NS // 10, SECOND_NS // 10)
+    first: list[NodeValue] = [f"{round(ran * ns)} {round(waited * ns)} 7" for ns in rows]
+    assert len(list(check_own_time(sampled(own=own, first=first)))) == found
+
+
+@pytest.mark.parametrize(
     ("factor", "first", "last", "found"),
     [
         (1.0, 0, 100, 0),
@@ -131,3 +150,14 @@ def test_a_few_very_long_windows_change_the_mean_and_not_the_median() -> None:
         assert len(found) == expected
     assert found[0].share == pytest.approx(0.165, abs=0.01)
     assert found[0].start_ns == pytest.approx(5.03e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("stop_ns", "found"), [(0, 0), (9_000_000, 0), (30_000_000, 1)])
+def test_a_stop_in_every_window(stop_ns: int, found: int) -> None:
+    """All windows are equally slow, but one step of each is not like the others."""
+    equal = windows([100_000_000 + 300_000 * (index % 5) + stop_ns for index in range(100)])
+    stopped = [window.model_copy(update={"ns_max": 10_000_000 + stop_ns}) for window in equal]
+    changes = list(step_changes([StepSeries.of(stopped)], 0))
+    assert len(changes) == found
+    if found:
+        assert changes[0].share == pytest.approx(20 / 130, rel=0.05)

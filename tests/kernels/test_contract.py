@@ -261,7 +261,7 @@ def test_done_has_the_values_for_the_verdict(ready: RunnerHome) -> None:
     done = lines(ready)[-1]
     names = {"steps", "ns", "t_ns", "peak_rss_kb", "loss_first", "loss_last", "parameters_changed"}
     names |= {"parameters", "macs", "learned", "moved", "fallbacks", "answer_error"}
-    names.add("first_step_ns")
+    names |= {"first_step_ns", "waited_ns"}
     assert names | {"line"} == done.keys()
     assert tuple(done[key] for key in ("parameters_changed", "fallbacks", "answer_error")) == (
         True,

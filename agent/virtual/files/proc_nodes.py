@@ -127,6 +127,7 @@ def _process_directory(process: Process, sources: ProcSources) -> Directory:
     nodes = {
         "status": live_node(lambda: _status(process, process.pid, sources)),
         "stat": live_node(lambda: _process_stat(process, sources)),
+        "schedstat": live_node(lambda: _schedstat(process)),
         "cmdline": live_node(lambda: command),
         "comm": live_node(lambda: f"{process.name}\n"),
         "sched": live_node(lambda: _sched(process, sources)),
@@ -181,6 +182,12 @@ def _sched(process: Process, sources: ProcSources) -> str:
     rows = {"uclamp.max": clamp, "effective uclamp.min": 0, "effective uclamp.max": clamp}
     lines = "".join(f"{name:<45}:{value:>21}\n" for name, value in rows.items())
     return f"{process.name} ({process.pid}, #threads: {1 + len(process.threads)})\n{lines}"
+
+
+def _schedstat(process: Process) -> str:
+    """Return ns on a core and waiting for one, of the first thread, and how often it ran."""
+    ran_s, waited_s = process.first_thread_s()
+    return f"{ran_s * 1e9:.0f} {waited_s * 1e9:.0f} {int(ran_s * _HERTZ)}\n"
 
 
 def _process_stat(process: Process, sources: ProcSources) -> str:

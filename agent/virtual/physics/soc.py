@@ -169,6 +169,8 @@ class Soc:
         for load in self.loads:
             busy_s = seconds * load.busy_share
             load.cpu_s += busy_s * sum(load.shares.values())
+            load.first_cpu_s += busy_s * load.first_share
+            load.first_waited_s += busy_s * (load.demand - load.first_share)
             khz = sum(
                 share * self.cluster_of(cpu).counted_khz for cpu, share in load.shares.items()
             )

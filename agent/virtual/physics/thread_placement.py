@@ -30,7 +30,10 @@ class CoreLoad:
     busy_share: float = 1.0  # share of the time in which its threads are not idle
     demand: float = 1.0  # share of a core that each thread asks for
     shares: dict[int, float] = field(default_factory=dict)
+    first_share: float = 0.0  # of its core that the first thread gets
     cpu_s: float = 0.0  # CPU time of all threads so far
+    first_cpu_s: float = 0.0  # of the first thread
+    first_waited_s: float = 0.0  # for its core, which others had
     cycles: float = 0.0  # of the processor in that time
 
     def apply_timing(self, timing: StepTiming) -> None:
@@ -73,4 +76,6 @@ def place_threads(loads: Iterable[CoreLoad], speeds: dict[int, float]) -> None:
         for index, load in enumerate(sorted(threads, key=lambda load: load.demand)):
             share = min(load.demand, left / (len(threads) - index))
             load.shares[cpu] = load.shares.get(cpu, 0.0) + share
+            if cpu == load.first_cpu:
+                load.first_share = share
             left -= share

@@ -119,6 +119,7 @@ def done_record(
         "fallbacks": 0,
         "answer_error": None,
         "first_step_ns": None,
+        "waited_ns": 0,
     }
 
 

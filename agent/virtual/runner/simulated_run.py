@@ -61,10 +61,13 @@ class SimulatedRun:
         threads = plan.threads if plan.backend == "cpu" else 1
         self._load = CoreLoad(process.mask, threads, plan.engine, self._on_speed_change)
         process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.cycles
+        process.first_thread_s = self._first_thread_s
         self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(process.mask))
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
         self._is_paused = False
+        self._paused_at = 0.0
+        self._longest_pause_s = 0.0  # within this window
         self._windows = WindowWriter(output, settings)
         self.checkpoint: VirtualCheckpoint | None = None
         self._window_count = 0
@@ -172,13 +175,15 @@ class SimulatedRun:
             return
         self._is_paused = stop
         if not stop:
-            self._progress_at = self.phone.model_clock.now
+            self._progress_at = now = self.phone.model_clock.now
+            self._longest_pause_s = max(self._longest_pause_s, now - self._paused_at)
             self.phone.soc.attach(self._load)
             if self._first_step is not None:
                 self._first_step.start()
             if self.sampler is not None:
                 self.sampler.sample()
             return
+        self._paused_at = self.phone.model_clock.now
         if self._first_step is not None:
             self._first_step.stop()
         else:
@@ -241,6 +246,10 @@ class SimulatedRun:
     def _cpu_s(self) -> float:
         self.phone.soc.update_counters()
         return self._load.cpu_s
+
+    def _first_thread_s(self) -> tuple[float, float]:
+        self.phone.soc.update_counters()
+        return self._load.first_cpu_s, self._load.first_waited_s
 
     def _lose_device(self) -> None:
         text = "clFinish failed with OpenCL error -36: the device was lost"
@@ -313,7 +322,7 @@ class SimulatedRun:
     def _open_window(self) -> None:
         self._window_opened = self._progress_at = self.phone.model_clock.now
         self._window_opened_ns = self.phone.uptime_ns()
-        self._progress = 0.0
+        self._progress = self._longest_pause_s = 0.0
         self._step_s_range = (self._step_s, self._step_s)
         self._noise.draw_window(max(1.0, self._window_s / self._step_s), self._is_warmup)
 
@@ -384,9 +393,9 @@ class SimulatedRun:
         spread = self._noise.expected_extreme(steps)
         factor = self._noise.window_factor
         fastest = min(mean_ns, self._step_s_range[0] * 1e9 * factor) * (1 - spread)
-        slowest = max(mean_ns, self._step_s_range[1] * 1e9 * factor)
+        slowest = self._step_s_range[1] * 1e9 * factor
         slowest *= 1 + spread + self._noise.interruption_steps
-        return round(fastest), round(slowest)
+        return round(fastest), round(max(mean_ns, slowest + self._longest_pause_s * 1e9))
 
     def _current_shares(self) -> StepShares:
         """Return the shares of phases and operations in a step, computed once per speed."""
