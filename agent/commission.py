@@ -1,6 +1,6 @@
 """Commissioning: a short series of runs that learns what later runs of a phone are compared with.
 
-Full: both canaries, the fuel gauge, how the phone cools, and its power at rest. Quick: canaries and
+Full: the canaries, the fuel gauge, how the phone cools, and its power at rest. Quick: canaries and
 gauge only, without waiting for a cool phone. It can be repeated at any time.
 """
 
@@ -107,8 +107,12 @@ def _problem(report: Report) -> str:
 
 
 def canary_problem(canaries: Sequence[CanaryFacts], provenance: Provenances | None) -> str:
-    """Return why later runs cannot be compared with these canaries, or nothing."""
-    if len(canaries) < len(CanaryKind):
+    """Return why later runs cannot be compared with these canaries, or nothing.
+
+    A phone whose GPU fails, or varies, can still be used for runs on its cores.
+    """
+    canaries = [item for item in canaries if item.kind is not CanaryKind.GPU]
+    if len(canaries) < len(CanaryKind) - 1:
         return "a canary failed; 'farm phone check' tests the phone"
     limit = inf if provenance is not None and provenance.is_computer else LIMIT_MAX
     unsteady = [item for item in canaries if item.detectable > limit]

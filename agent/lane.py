@@ -7,6 +7,7 @@ restored.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from agent.collect.energy import METERS
@@ -26,6 +27,7 @@ from agent.launch.canary import CanaryRounds
 from agent.launch.external_process import launch_program, watch_program
 from agent.launch.launch_files import prepare_launch
 from agent.launch.launch_spec import LaunchSpec
+from agent.launch.opencl_kernels import install_kernels
 from agent.launch.runner_process import RunProgress, launch_runner, watch_runner
 from agent.phone.canary_reference import CanaryTimes
 from agent.phone.phone_driver import Phone
@@ -42,6 +44,7 @@ from agent.restore.fence import blame_lease_loss
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.restore_session import RestoreSession
 from agent.restore.take_phone import take_phone
+from kernels.runner_builds import kernel_sources
 from workloads.catalogue import Case, is_known, workload_of
 from workloads.protocol.base import digest_of
 from workloads.protocol.condition import Protocol
@@ -113,16 +116,17 @@ class _Lane:
             with stage(Stage.PIN):
                 self._pin(probe)
             with stage(Stage.CANARY_BEFORE):
-                clocks, send_heartbeat = self.applied.clocks_khz, self.session.send_heartbeat
-                rounds = CanaryRounds(phone, runner, cores, clocks, send_heartbeat)
+                rounds = CanaryRounds(
+                    phone, runner, cores, self.applied, self.session.send_heartbeat, spec.kernels
+                )
                 if self.context.canary:
                     rounds.run_first(self.context.relearn)
             with stage(Stage.RUN):
                 before, output = self._run(probe, spec)
             with stage(Stage.CANARY_AFTER):
                 # Free or throttled clocks would be taken for a drift of the phone.
-                is_held = bool(clocks) and job.condition.protocol is Protocol.COLD
-                self.canaries = rounds.run_second(accumulate=is_held)
+                is_cold = job.condition.protocol is Protocol.COLD
+                self.canaries = rounds.run_second(accumulate=is_cold)
             with stage(Stage.COLLECT):
                 self.result = self._collect(probe, before, output)
                 self.verdict = self.result.verdict
@@ -135,7 +139,10 @@ class _Lane:
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[RunProbe, LaunchSpec]:
         probe = build_run_probe(self.phone, cores, self.applied, self.boot_id or "")
         folders = self.context.files_dir, self.context.state_dir
-        return probe, prepare_launch(self.phone, self.job, runner, probe, *folders)
+        spec = prepare_launch(self.phone, self.job, runner, probe, *folders)
+        if self.context.relearn and self.phone.facts.opencl is not None:  # also the GPU's canary
+            spec = replace(spec, kernels=install_kernels(self.phone, kernel_sources()))
+        return probe, spec
 
     def _cool_down(self, probe: RunProbe) -> None:
         nodes = (probe.coolers.keys(), probe.power_nodes)

@@ -7,6 +7,7 @@ from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
 from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks
 from agent.phone.kernel_nodes import (
+    GPU_POLICY,
     clock_node,
     is_cooler_active,
     policy_node,
@@ -16,7 +17,6 @@ from agent.phone.kernel_nodes import (
 
 READINGS_MIN = 5
 TOLERANCE = 0.01  # some drivers report the measured clock, which differs a little from the step
-GPU_POLICY = -1  # stands for the GPU where limits are listed by policy
 TICKS_MIN = 50  # time_in_state counts in 10 ms; below half a second it is not conclusive
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from math import inf
 
-from agent.judge.clock_checks import GPU_POLICY
 from agent.judge.evidence_rules import (
     check_own_time,
     check_power,
@@ -32,6 +31,7 @@ from agent.judge.work_rate_rules import (
     check_threads,
     check_work_rate,
 )
+from agent.phone.kernel_nodes import GPU_POLICY
 from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
 from workloads.protocol.metrics import Source
@@ -225,18 +225,17 @@ def check_canary(run: RunObservation) -> Iterator[Reason]:
         yield Reason.suspect(ReasonCode.NOT_COMMISSIONED)
     if any(times.is_new for times in run.canaries.values()):
         yield Reason.remark(ReasonCode.NEW_REFERENCE)
-    is_held = bool(run.probe.requested_khz)
     may_change = run.condition.protocol is not Protocol.COLD and run.has_reported_limit
     for kind, times in run.canaries.items():
         if times.before_ms is None or times.after_ms is None:
             yield Reason.suspect(ReasonCode.CANARY_FAILED, canary=kind)
         limit = times.change_max
         if not may_change and times.change is not None and abs(times.change) > limit:
-            objection = Reason.void if is_held else Reason.suspect
+            objection = Reason.void if times.is_held else Reason.suspect
             yield objection(
                 ReasonCode.CANARY_CHANGED, canary=kind, change=times.change, limit=limit
             )
-        if is_held and times.has_drifted and times.reference and times.drift is not None:
+        if times.is_held and times.has_drifted and times.reference and times.drift is not None:
             yield Reason.suspect(
                 ReasonCode.CANARY_DRIFTED,
                 canary=kind,
@@ -337,10 +336,8 @@ def check_swapping(run: RunObservation) -> Iterator[Reason]:
 
 def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
     """A phone whose clocks are not pinned was as fast as usual, by its work and not by a sensor."""
-    if run.probe.requested_khz:
-        return
     for kind, times in run.canaries.items():
-        if times.drift is None or times.reference is None:
+        if times.is_held or times.drift is None or times.reference is None:
             continue
         limit, change = times.drift_max, times.drift
         if change > limit:
@@ -348,7 +345,8 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
         elif change < -limit:
             yield Reason.suspect(ReasonCode.WORK_RATE_HIGH, canary=kind, change=change, limit=limit)
     # That mode lowers the limits on purpose; a long run is measured with its throttling.
-    if run.condition.freq != FIXED and run.condition.protocol is Protocol.COLD:
+    is_free = not run.probe.requested_khz and run.condition.freq != FIXED
+    if is_free and run.condition.protocol is Protocol.COLD:
         for policy, (khz, _) in run.limits_khz.items():
             usual_khz = run.usual_limits_khz.get(policy, 0)
             if khz < usual_khz and policy != GPU_POLICY:

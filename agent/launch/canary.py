@@ -1,7 +1,7 @@
-"""Canaries: the same two small products before and after a run; they show changes of the phone.
+"""Canaries: the same small products before and after a run; they show changes of the phone.
 
 They need neither a sensor nor root: a hidden limiter, an aged battery, a daemon that woke up in
-between or a slower memory bus makes them slower, whatever the nodes show.
+between, other work on the GPU or a slower memory bus makes them slower, whatever the nodes show.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,6 +22,7 @@ from agent.phone.canary_reference import (
     choose_seconds,
     learn_reference,
 )
+from agent.phone.kernel_nodes import GPU_POLICY
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME, LANE_DIR, OUTPUT
 from agent.phone.shell_command import ShellCommand
@@ -29,6 +30,7 @@ from agent.phone.shell_link import ShellReply
 from workloads.catalogue import Case, bind, lower
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError
+from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.phone_facts import CanaryKind, CoreSet
 
 
@@ -45,62 +47,70 @@ _PROGRAMS = {
     CanaryKind.ARITHMETIC: _Program(bind("sgemm-square", {"n": 256}), 3, 10),
     # 64 MB: no phone has caches of that size.
     CanaryKind.MEMORY: _Program(bind("sgemm", {"m": 1, "n": 4096, "k": 4096}), 1, 3),
+    # So long that cores and clocks of the CPU, which launches it, do not matter.
+    CanaryKind.GPU: _Program(bind("sgemm-square", {"n": 1024}, backend="opencl"), 1, 5),
 }
 _DIR = f"{LANE_DIR}/canary"
-BOTH = frozenset(CanaryKind)
 
 
 class CanaryRounds:
-    """The canaries of one run: learns missing references, then compares before and after."""
+    """The canaries of one run: learns missing references, then compares before and after.
+
+    `kernels` is the folder of the OpenCL kernels; None: the GPU needs no canary.
+    """
 
     def __init__(
         self,
         phone: Phone,
         runner: str,
         cores: CoreSet,
-        clocks_khz: Mapping[int, int],
+        applied: AppliedCondition,
         send_heartbeat: Callable[[], None],
+        kernels: str | None = None,
     ) -> None:
         self._phone, self._runner, self._cores = phone, runner, cores
-        self._clocks_khz = clocks_khz
+        self._applied, self._kernels = applied, kernels
         self._send_heartbeat = send_heartbeat
+        self._kinds = [kind for kind in CanaryKind if kernels or kind is not CanaryKind.GPU]
         self._times: dict[CanaryKind, CanaryTimes] = {}
         self._learned: set[CanaryKind] = set()
         self._paths: Mapping[CanaryKind, str] = {}
 
     def run_first(self, relearn: CanarySeries | None = None) -> None:
-        """Learn the references that are missing, or all again, and run both canaries."""
-        self._paths = _install_plans(self._phone, self._cores)
+        """Learn the references that are missing, or all again, and run the canaries."""
+        self._paths = _install_plans(self._phone, self._cores, self._kinds)
         known = {} if relearn else self._phone.memory.canaries
-        missing = frozenset(kind for kind in CanaryKind if self._key(kind) not in known)
+        missing = [kind for kind in self._kinds if self._key(kind) not in known]
         if missing:
             self._learn(missing, relearn)
-        before_ms, provenance = self._run(BOTH), self._phone.facts.provenance
+        before_ms, provenance = self._run(self._kinds), self._phone.facts.provenance
         is_computer = provenance is not None and provenance.is_computer
+        held = self._applied
         first = {
             kind: CanaryTimes(
                 before_ms.get(kind),
                 reference=self._phone.memory.canaries.get(self._key(kind)),
                 is_new=kind in self._learned,
-                is_held=bool(self._clocks_khz),
+                is_held=bool(held.gpu_khz if kind is CanaryKind.GPU else held.clocks_khz),
                 limit_max=inf if is_computer else LIMIT_MAX,
             )
-            for kind in CanaryKind
+            for kind in self._kinds
         }
         self._times = self._repeat_doubtful(first)
 
     def run_second(self, accumulate: bool) -> dict[CanaryKind, CanaryTimes]:
-        """Run both canaries after a run that had them before; add stable times to the sums."""
+        """Run the canaries after a run that had them before; add stable times to the sums."""
         if not self._times:
             return {}
-        after_ms = self._run(BOTH)
+        after_ms = self._run(self._kinds)
         second = {
             kind: replace(times, after_ms=after_ms.get(kind)) for kind, times in self._times.items()
         }
         complete = {kind: times for kind, times in second.items() if times.after_ms is not None}
         found = second | self._repeat_doubtful(complete)
         for kind, times in found.items():
-            if accumulate and times.is_stable and times.reference is not None:
+            is_counted = accumulate and times.is_held and times.is_stable
+            if is_counted and times.reference is not None:
                 found[kind] = times.with_this_run()
                 self._remember(kind, found[kind].reference)
         return found
@@ -120,7 +130,11 @@ class CanaryRounds:
         }
 
     def _key(self, kind: CanaryKind) -> str:
-        return reference_key(kind, self._phone.facts.runner, self._cores, self._clocks_khz)
+        runner, held = self._phone.facts.runner, self._applied
+        if kind is CanaryKind.GPU:
+            clocks_khz = {GPU_POLICY: held.gpu_khz} if held.gpu_khz else {}
+            return reference_key(kind, runner, 0, clocks_khz)
+        return reference_key(kind, runner, self._cores.mask, held.clocks_khz)
 
     def _learn(self, kinds: Collection[CanaryKind], relearn: CanarySeries | None) -> None:
         """Learn references; commissioning also makes canaries as long as they have to be."""
@@ -159,7 +173,7 @@ class CanaryRounds:
 
         One that failed is left out; the verdict has a reason for it.
         """
-        chosen = [kind for kind in CanaryKind if kind in kinds]
+        chosen = [kind for kind in self._kinds if kind in kinds]
         commands = []
         for kind in chosen:
             program, reference = _PROGRAMS[kind], self._phone.memory.canaries.get(self._key(kind))
@@ -167,6 +181,7 @@ class CanaryRounds:
             words = ["taskset", f"{self._cores.mask:x}", self._runner, "run", self._paths[kind]]
             words += [_DIR, "--warmup", str(program.warmup), "--steps", str(program.steps)]
             words += ["--seconds", f"{length:g}", "--max-seconds", f"{SECONDS_MAX:g}"]
+            words += ["--kernels", self._kernels or ""] if kind is CanaryKind.GPU else []
             commands.append(ShellCommand(words, into="/dev/null"))
             commands.append(ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]))
         deadline = Deadline.after(self._phone.timeouts.canary_timeout_s)
@@ -186,12 +201,10 @@ def _longer(
     return {kind: length for kind, length in chosen.items() if length > learned[kind].seconds}
 
 
-def reference_key(
-    kind: CanaryKind, runner: str, cores: CoreSet, clocks_khz: Mapping[int, int]
-) -> str:
+def reference_key(kind: CanaryKind, runner: str, mask: int, clocks_khz: Mapping[int, int]) -> str:
     """The key of a reference: each build of the runner, set of cores and clocks has its own."""
     clocks = ",".join(f"{policy}:{khz}" for policy, khz in sorted(clocks_khz.items()))
-    return f"{kind} {runner[:8]} {cores.mask:x}@{clocks}"
+    return f"{kind} {runner[:8]} {mask:x}@{clocks}"
 
 
 def _step_ms(kind: CanaryKind, process: ShellReply, records: ShellReply) -> float | None:
@@ -210,13 +223,15 @@ def _plan_for(kind: CanaryKind, cores: int) -> bytes:
     return lower(_PROGRAMS[kind].case, cores)
 
 
-def _install_plans(phone: Phone, cores: CoreSet) -> dict[CanaryKind, str]:
+def _install_plans(
+    phone: Phone, cores: CoreSet, kinds: Collection[CanaryKind]
+) -> dict[CanaryKind, str]:
     """Push the plans of the canaries unless the phone has them, and return their paths."""
-    plans = {kind: _plan_for(kind, len(cores.cpus)) for kind in CanaryKind}
+    plans = {kind: _plan_for(kind, len(cores.cpus)) for kind in kinds}
     paths = {kind: f"{HOME}/canary-{digest_of_bytes(plan)[:12]}" for kind, plan in plans.items()}
     commands = [ShellCommand(["test", "-s", path]) for path in paths.values()]
     exist = phone.shell_batch([*commands, ShellCommand(["mkdir", "-p", _DIR])])
-    for kind, exists in zip(CanaryKind, exist, strict=False):
+    for kind, exists in zip(plans, exist, strict=False):
         if exists.status != 0:
             phone.push(plans[kind], paths[kind])
     return paths

@@ -35,7 +35,7 @@ def test_a_phone_is_commissioned_quickly_and_again(lane_harness: LaneHarness) ->
     assert all(canary.seconds <= 2 for canary in commission.canaries)
     assert phone.memory.gauge is not None
     saved = load_phone_memory(context.state_dir, phone.facts.serial)
-    assert (saved.commission, len(saved.canaries)) == (commission, 2)
+    assert (saved.commission, len(saved.canaries)) == (commission, 3)
     assert "canaries detect changes: arithmetic from" in commission_text(phone.facts)
     # A disturbed series changes nothing of it, even if its runs are only suspect.
     lane_harness.inject("other_work", mask="0f")
@@ -78,7 +78,7 @@ def test_a_phone_is_commissioned_in_full(lane_harness: LaneHarness) -> None:
     memory = phone.memory
     assert memory.idle_w is not None
     assert memory.cooling.coolings
-    assert len(memory.canaries) == 2
+    assert len(memory.canaries) == 3
     assert memory.commission is not None
     assert not memory.commission.quick
 

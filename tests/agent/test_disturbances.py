@@ -8,7 +8,7 @@ import pytest
 from agent.launch.canary import reference_key
 from tests.agent.lane_harness import LaneHarness, assert_reason, assert_valid
 from workloads.protocol.messages import Report
-from workloads.protocol.phone_facts import CanaryKind, CoreSet
+from workloads.protocol.phone_facts import CanaryKind
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode, Validity
 
@@ -96,6 +96,5 @@ def codes_of(report: Report) -> set[ReasonCode]:
 
 
 def test_a_reference_belongs_to_runner_cores_and_clocks() -> None:
-    cores = CoreSet(name="big4", cpus=(4, 5, 6, 7))
-    key = reference_key(CanaryKind.MEMORY, "0123456789", cores, {7: 2, 4: 1})
+    key = reference_key(CanaryKind.MEMORY, "0123456789", 0xF0, {7: 2, 4: 1})
     assert key == "memory 01234567 f0@4:1,7:2"

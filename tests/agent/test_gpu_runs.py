@@ -16,9 +16,9 @@ from workloads.catalogue import bind
 from workloads.protocol.faults import Blame, FaultKind
 from workloads.protocol.messages import Report
 from workloads.protocol.metrics import SimulationModel, Source
-from workloads.protocol.phone_facts import OpenCLFacts
+from workloads.protocol.phone_facts import CanaryKind, OpenCLFacts
 from workloads.protocol.stage import Stage
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import ReasonCode, Validity
 
 CONDITION: dict[str, Any] = {"cores": "all4", "freq": "free", "start_temp_max_c": None}
 
@@ -80,6 +80,16 @@ def test_feed_and_input_reach_the_runner(lane_harness: LaneHarness) -> None:
     memory = values(run(lane_harness, "lenet", "cpu", batch_size=32))
     storage = values(run(lane_harness, "lenet", "cpu", batch_size=32, input="storage"))
     assert (memory["load_ms"], storage["load_ms"] > 0.3) == (0, True)
+
+
+def test_a_canary_shows_that_the_gpu_is_slower_than_usual(lane_harness: LaneHarness) -> None:
+    lane_harness.context.canary = True
+    assert values(run(lane_harness, "mlp-4"))["canary_gpu_ms"] > 0
+    lane_harness.inject("hidden_limit", part="gpu", share=0.9)
+    verdict = run(lane_harness, "mlp-4").verdict
+    assert verdict is not None
+    slower = [item for item in verdict.reasons if item.code is ReasonCode.WORK_RATE_LOW]
+    assert [item.values["canary"] for item in slower] == [CanaryKind.GPU]
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ def test_the_work_rate_counts_and_the_status_does_not() -> None:
     assert codes | {ReasonCode.HEADROOM_USED_UP} <= only_told.keys()
     denied = ViewsAroundRun(ShellView(status=0), ShellView(status=0))
     for times, code in (
-        (CanaryTimes(1.3, 1.3, usual), ReasonCode.WORK_RATE_LOW),
-        (CanaryTimes(1.0, 1.3, None), ReasonCode.CANARY_CHANGED),
+        (CanaryTimes(1.3, 1.3, usual, is_held=False), ReasonCode.WORK_RATE_LOW),
+        (CanaryTimes(1.0, 1.3, None, is_held=False), ReasonCode.CANARY_CHANGED),
     ):
         found = reasons(views=denied, canaries={CanaryKind.ARITHMETIC: times})
         assert found[code] is Validity.SUSPECT

@@ -43,10 +43,13 @@ CAPPED = {4: 1804800}
 THROTTLED = ("thermal-cpufreq-0",)
 
 
-def canary(before_ms: float, after_ms: float, slower: float = 0.0) -> dict[str, Any]:
+def canary(
+    before_ms: float, after_ms: float, slower: float = 0.0, is_held: bool = True
+) -> dict[str, Any]:
     """Build the observation of a canary whose reference is 1 ms."""
     reference = CanaryReference(ms=1.0, spread=0.005, count=6, slower=slower)
-    return {"canaries": {CanaryKind.MEMORY: CanaryTimes(before_ms, after_ms, reference)}}
+    times = CanaryTimes(before_ms, after_ms, reference, is_held=is_held)
+    return {"canaries": {CanaryKind.MEMORY: times}}
 
 
 def test_a_run_as_requested_is_valid() -> None:
@@ -313,10 +316,12 @@ def test_an_unpinned_clock_is_not_judged() -> None:
 
 
 def test_the_canary_shows_a_slow_phone_with_free_clocks_and_in_long_runs() -> None:
-    changed = judge(an_observation(**canary(1.0, 1.05), probe=UNPINNED))
+    free = canary(1.0, 1.05, is_held=False)
+    changed = judge(an_observation(**free, probe=UNPINNED))
     assert [reason.code for reason in changed.reasons] == [ReasonCode.CANARY_CHANGED]
     for before_ms, code in ((1.05, ReasonCode.WORK_RATE_LOW), (0.95, ReasonCode.WORK_RATE_HIGH)):
-        (reason,) = judge(an_observation(**canary(before_ms, before_ms), probe=UNPINNED)).reasons
+        free = canary(before_ms, before_ms, is_held=False)
+        (reason,) = judge(an_observation(**free, probe=UNPINNED)).reasons
         assert (reason.code, reason.validity) == (code, Validity.SUSPECT)
     long: dict[str, Any] = {**canary(1.0, 1.5), "condition": ENDURANCE, "span_s": 600.0}
     assert judge(an_observation(**long)).validity is Validity.VOID

@@ -226,6 +226,9 @@ METRICS: dict[str, MetricKind] = {
     "canary_memory_ms": _time(
         "ms", "time of a vector times a matrix of 64 MB before the run", "median over steps of t"
     ),
+    "canary_gpu_ms": _time(
+        "ms", "time of a matrix product on the GPU before a run there", "median over steps of t"
+    ),
     "step_similarity": _time(
         "",
         "similarity of the traced steps, operation by operation; 1 if all are equal",

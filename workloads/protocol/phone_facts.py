@@ -109,6 +109,7 @@ class CanaryKind(StrEnum):
 
     ARITHMETIC = "arithmetic"  # a matrix product that stays in the caches
     MEMORY = "memory"  # a vector times a matrix that is larger than every cache
+    GPU = "gpu"  # a matrix product on the GPU, around runs that use it
 
 
 class CanaryFacts(WireModel):
