@@ -1,18 +1,21 @@
-"""Make text from phones, hosts and files safe to display, and sort names naturally.
+"""Make text from phones, hosts and files safe to display, sort names naturally, write TOML.
 
 Phones and everything they print are hostile: terminal escapes, bidi overrides and very long names
 must never reach a screen, a log or a table. safe_text() is applied where text enters and again
 where it is displayed.
 """
 
+import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 _KEEP = {"\t", "\n"}
 _NUMBER = re.compile(r"(\d+)")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MARKS_MAX = 2  # combining marks per letter; more of them cover the lines above and below
 
 
@@ -56,3 +59,48 @@ class TextEnum(StrEnum):
         member._value_ = code
         member.text = text
         return member
+
+
+def format_toml(content: Mapping[str, Any]) -> str:
+    """Write a TOML document: simple values first, then tables; None is left out."""
+    simple = {key: value for key, value in content.items() if not _is_table(value)}
+    parts = ["".join(_toml_lines(simple))]
+    for key, value in content.items():
+        if isinstance(value, dict):
+            parts.append("".join([f"[{_toml_key(key)}]\n", *_toml_lines(value)]))
+        elif _is_table(value):
+            heading = f"[[{_toml_key(key)}]]\n"
+            parts += ["".join([heading, *_toml_lines(item)]) for item in value]
+    return "\n".join(parts)
+
+
+def toml_value(value: object) -> str:
+    """Write a value on one line; the tables of a list get one line each."""
+    if isinstance(value, dict):
+        items = value.items()
+        pairs = [f"{_toml_key(key)} = {toml_value(v)}" for key, v in items if v is not None]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+    if isinstance(value, list | tuple):
+        if value and isinstance(value[0], dict):
+            return "[\n" + "".join(f"    {toml_value(item)},\n" for item in value) + "]"
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _is_table(value: object) -> bool:
+    """Return whether a value is written as tables; a list of short tables is written in lines."""
+    if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        return any(isinstance(item, dict | list | tuple) for item in value[0].values())
+    return isinstance(value, dict)
+
+
+def _toml_lines(items: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{_toml_key(key)} = {toml_value(value)}\n"
+        for key, value in items.items()
+        if value is not None
+    ]
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)

@@ -5,12 +5,11 @@ read. agent/virtual has its own reader. The schema is documented in
 docs/reference/phone-facts-file.md.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -18,7 +17,7 @@ from agent.phone.kernel_nodes import CPU, THERMAL
 from agent.phone.phone_reading import PROPERTIES, PhoneReading, plain_property
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.phone_facts import ControlLevel, PowerStatsHal
-from workloads.text import safe_text
+from workloads.text import format_toml, safe_text
 
 SCHEMA = 1
 FILE_BYTES_MAX = 4 * 2**20
@@ -26,7 +25,6 @@ _NODE = re.compile(r"/(sys|proc)/[A-Za-z0-9_./:,@-]{1,200}")
 _FOLDER = re.compile(r"(cpufreq/policy\d{1,3}|cpu\d{1,3}/cpufreq)")
 _NAME = re.compile(r"[a-z_]{1,40}(/[a-z_]{1,40})?")
 _CHANGING = {"stats/time_in_state", "scaling_cur_freq"}
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class _Table(BaseModel):
@@ -216,44 +214,7 @@ def service_text(service: ServiceFacts | None) -> str:
 
 def format_facts(facts: FactsFile) -> str:
     """The text of a facts file, in the order of the schema, without what has its default."""
-    content = facts.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    simple = {key: value for key, value in content.items() if not _is_table(value)}
-    parts = ["".join(f"{_key(key)} = {_value(value)}\n" for key, value in simple.items())]
-    for key, value in content.items():
-        if isinstance(value, dict):
-            parts.append(_table(f"[{_key(key)}]", value))
-        elif _is_table(value):
-            parts += [_table(f"[[{_key(key)}]]", item) for item in value]
-    return "\n".join(parts)
-
-
-def _is_table(value: object) -> bool:
-    """Whether a value is written as tables; a list of short tables is written in lines."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return any(isinstance(item, dict | list) for item in value[0].values())
-    return isinstance(value, dict)
-
-
-def _table(heading: str, items: Mapping[str, Any]) -> str:
-    return f"{heading}\n" + "".join(
-        f"{_key(key)} = {_value(value)}\n" for key, value in items.items()
-    )
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return (
-            "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-        )
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + "".join(f"    {_value(item)},\n" for item in value) + "]"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
+    return format_toml(facts.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
 def group_clocks(folders: Mapping[str, Mapping[str, str]]) -> tuple[ClockFacts, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from orchestrator.app.app_errors import InvalidState
+from workloads.text import toml_value
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # a link, and files in the wheel
 
@@ -50,13 +51,5 @@ def commented_settings(values: Mapping[str, object] | None = None) -> Iterator[s
         for name, field in type(settings).model_fields.items():
             yield f"# {field.description}"
             value = (values or {}).get(f"{section}.{name}")
-            given = _toml(getattr(settings, name) if value is None else value)
+            given = toml_value(getattr(settings, name) if value is None else value)
             yield f"{'# ' * (value is None)}{name} = {given}"
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, dict):
-        return "{}"
-    return f'"{value}"' if isinstance(value, str) else str(value)

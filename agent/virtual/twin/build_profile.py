@@ -15,6 +15,7 @@ from typing import Any
 from agent.virtual.layouts import layout_path, read_facts
 from agent.virtual.profiles import PhoneProfile, assemble_profile, profile_path
 from agent.virtual.socs import SocTable
+from workloads.text import format_toml
 
 _SIZE_MAX = 4 << 20
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
@@ -79,7 +80,7 @@ def build_phone(
         profile = assemble_profile(figures, soc)
     except ValueError as error:
         raise InvalidBuild(f"{name} is not complete: {str(error).splitlines()[0]}") from None
-    return BuiltPhone(profile, _toml_document(figures), tuple(listed))
+    return BuiltPhone(profile, format_toml(figures), tuple(listed))
 
 
 def _soc_figures(soc: SocTable) -> list[BuiltFigure]:
@@ -212,31 +213,3 @@ def _trip(rung: dict[str, float]) -> tuple[float, float]:
 def _number(value: object) -> float | None:
     number = float(str(value))
     return None if math.isnan(number) else number
-
-
-def _toml_document(figures: dict[str, Any]) -> str:
-    """Write plain keys first, then tables."""
-    plain = {key: value for key, value in figures.items() if not isinstance(value, dict)}
-    tables = {key: value for key, value in figures.items() if isinstance(value, dict)}
-    lines = [f"{_key(key)} = {_toml_value(value)}" for key, value in plain.items()]
-    for name, table in tables.items():
-        nested = {key: value for key, value in table.items() if isinstance(value, dict)}
-        lines += ["", f"[{name}]"]
-        lines += [f"{_key(k)} = {_toml_value(v)}" for k, v in table.items() if k not in nested]
-        for key, inner in nested.items():
-            lines += ["", f"[{name}.{_key(key)}]"]
-            lines += [f"{_key(k)} = {_toml_value(v)}" for k, v in inner.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, dict):
-        pairs = (f"{_key(k)} = {_toml_value(v)}" for k, v in value.items() if v is not None)
-        return "{ " + ", ".join(pairs) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
