@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from workloads.protocol.phone_facts import PhoneFacts
 
 _CAPTURE_S, _SETTLE_S = 120.0, 3.0
-_USES = {
-    "other": "not needed",
-    "no_value": "its node is empty or not a whole number",
-    "implausible": "no running phone has this temperature",
-    "default_value": "several sensors show this value: they are not connected",
-    "contradiction": "its name contradicts its type, or its type is unknown",
-    "outlier": "it is far from the other sensors of the same part, or from the battery",
-    "not_temperature": "not a temperature: a level, a voltage, a limit or an alarm",
-    "unknown_name": "its name is not in the table of sensors of CPU and body",
-}
 
 
 @click.group()
@@ -115,7 +105,7 @@ def probe(path: Path, as_json: bool) -> None:
 def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
     """The adb address of a phone; every obstacle is reported in one sentence."""
     from agent.phone.phone_driver import Phone
-    from workloads.protocol.unusable_phone import ADVICE, READY, PhoneProblem, problem_of_state
+    from workloads.protocol.unusable_phone import READY, PhoneProblem, problem_of_state
 
     states = server.list()
     if serial not in states and ":" in serial:
@@ -125,10 +115,10 @@ def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
     if serial in states:
         problem = problem_of_state(states[serial])
         if problem is not None:
-            raise PhoneTrouble(f"{shown} cannot be captured: {ADVICE[problem]}")
+            raise PhoneTrouble(f"{shown} cannot be captured: {problem.text}")
         return serial
     if ":" in serial:
-        raise PhoneTrouble(f"{shown} cannot be captured: {ADVICE[PhoneProblem.UNREACHABLE]}")
+        raise PhoneTrouble(f"{shown} cannot be captured: {PhoneProblem.UNREACHABLE.text}")
     for address in (address for address, state in states.items() if state == READY):
         reached = Phone(server.open(address))
         try:
@@ -188,22 +178,23 @@ def describe(
     lines.append(f"control    {facts.control.value}")
     lines += [f"  yes      {text}" for text in facts.controlled]
     lines += [f"  no       {text}" for text in facts.uncontrolled]
-    unused = [at for at in zones if at.use.value in _USES]
-    lines += [f"unused     {safe_text(at.zone.type, 40)}: {_USES[at.use.value]}" for at in unused]
+    unused = [at for at in zones if at.use.text]
+    lines += [f"unused     {safe_text(at.zone.type, 40)}: {at.use.text}" for at in unused]
     lines += [f"unused     {name}: {why}" for name, why in _unused_rows(facts, reading)]
     return lines
 
 
 def _unused_rows(facts: "PhoneFacts", reading: "PhoneReading") -> Iterator[tuple[str, str]]:
     """The sensors of the thermal service that are not used, with the reason, if it is needed."""
+    from agent.phone.thermal_zones import ZoneUse
     from agent.phone.thermalservice import is_thermalservice, service_temperatures
 
     used = {zone.type for zone in (*facts.cpu_zones, facts.body_zone) if zone is not None}
     if any(is_thermalservice(zone.path) for zone in facts.cpu_zones) or not facts.cpu_zones:
         for row in service_temperatures(reading.thermalservice):
             if row.name not in used:
-                is_clear = row.kind is not None
-                yield safe_text(row.name, 40), _USES["other" if is_clear else "contradiction"]
+                unclear = "its name contradicts its type, or its type is unknown"
+                yield safe_text(row.name, 40), unclear if row.kind is None else ZoneUse.OTHER.text
 
 
 def _service_values(reading: "PhoneReading") -> dict[str, str]:

@@ -23,7 +23,7 @@ from agent.phone.kernel_nodes import (
     zone_scale,
 )
 from workloads.protocol.phone_facts import ThermalZone
-from workloads.text import natural_sort_key, safe_text
+from workloads.text import TextEnum, natural_sort_key, safe_text
 
 # Old Qualcomm kernels number their sensors and list here which of them are at a core.
 SENSOR_INFO = "/sys/module/msm_thermal/sensor_info"
@@ -43,18 +43,21 @@ class ZonePlace(StrEnum):
     DIE = "die"  # on the SoC, not at a certain core
 
 
-class ZoneUse(StrEnum):
+class ZoneUse(TextEnum):
     """How the probe uses a zone, or why it does not."""
 
     CPU = "cpu"
     BODY = "body"
-    OTHER = "other"  # another part, or another sensor of the body
-    NO_VALUE = "no_value"  # empty, or not a number
-    IMPLAUSIBLE = "implausible"  # no running phone has this temperature there
-    DEFAULT_VALUE = "default_value"  # several sensors show the same: they are not connected
-    OUTLIER = "outlier"  # far from the other sensors of the same place, or from the battery
-    NOT_TEMPERATURE = "not_temperature"  # a level, a voltage, a current, an alarm
-    UNKNOWN_NAME = "unknown_name"
+    OTHER = "other", "not needed"
+    NO_VALUE = "no_value", "its node is empty or not a whole number"
+    IMPLAUSIBLE = "implausible", "no running phone has this temperature"
+    DEFAULT_VALUE = "default_value", "several sensors show this value: they are not connected"
+    OUTLIER = ("outlier", "it is far from the other sensors of the same part, or from the battery")
+    NOT_TEMPERATURE = (
+        "not_temperature",
+        "not a temperature: a level, a voltage, a limit or an alarm",
+    )
+    UNKNOWN_NAME = "unknown_name", "its name is not in the table of sensors of CPU and body"
 
 
 _END = r"(-(usr|therm|thermal|thmzone|tzone|zone|tz|temp|ntc|adc|sensor|monitor|tegra|pu))*"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from orchestrator.app.check_finding import ERROR, OK, WARNING, CheckFinding, Severity
 from workloads.phone_address import is_over_network
-from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, problem_of_state
+from workloads.protocol.unusable_phone import PhoneProblem, problem_of_state
 from workloads.text import safe_text
 
 ADB_INTERFACE = ("ff", "42", "01")
@@ -124,7 +124,7 @@ def _judge_port(port: UsbPort, usb: HostUsb) -> CheckFinding:
 
 
 def _finding_of(name: str, level: Severity, problem: PhoneProblem) -> CheckFinding:
-    what, _, fix = ADVICE[problem].partition("; ")
+    what, _, fix = problem.text.partition("; ")
     return CheckFinding("usb", level, f"{name}: {what}", fix)
 
 

@@ -21,7 +21,7 @@ from tests.agent.jobs import a_job
 from tests.agent.lane_harness import LONG_AND_COOL, assert_valid
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.protocol.messages import PhoneState, Report
-from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, problem_of_state
+from workloads.protocol.unusable_phone import PhoneProblem, problem_of_state
 
 SOON = replace(
     DEFAULT_TIMEOUTS,
@@ -86,7 +86,7 @@ def test_phones_that_cannot_be_used_are_shown_with_what_to_do(
             server.mischief.add("unauthorized", phone=first.serial)
             slot = registry.slot(first.serial)
             assert slot is not None
-            wait_for(lambda: slot.away_reason == ADVICE[PhoneProblem.UNAUTHORIZED])
+            wait_for(lambda: slot.away_reason == PhoneProblem.UNAUTHORIZED.text)
             assert slot.phone_status().state is PhoneState.AWAY
             assert first.address not in problems(registry)
 
@@ -152,4 +152,4 @@ def test_states_of_adb_are_problems() -> None:
     assert problem_of_state(denied) is PhoneProblem.NO_RIGHTS
     assert problem_of_state("recovery") is PhoneProblem.NOT_ANDROID
     assert problem_of_state("a state of next year") is PhoneProblem.OFFLINE
-    assert ADVICE.keys() == set(PhoneProblem)
+    assert all(problem.text for problem in PhoneProblem)

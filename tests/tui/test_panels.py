@@ -33,7 +33,7 @@ from tests.tui.sample_screens import (
 from workloads.protocol.faults import FaultKind
 from workloads.protocol.messages import EventKind, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage
-from workloads.protocol.unusable_phone import ADVICE, PhoneProblem, UnusablePhone
+from workloads.protocol.unusable_phone import PhoneProblem, UnusablePhone
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -215,7 +215,7 @@ def test_a_phone_that_its_host_cannot_use_is_shown_with_what_to_do() -> None:
     first, second = join_heartbeats(known, [heartbeat], {})
     assert (first.status.reason, second.status.reason) == ("", unusable[0].advice)
     (problem,) = reported_problems(known, [heartbeat])
-    advice = ADVICE[PhoneProblem.UNAUTHORIZED]
+    advice = PhoneProblem.UNAUTHORIZED.text
     assert problem == ReportedProblem("host-a", "NEW", PhoneProblem.UNAUTHORIZED, advice)
     view = replace(a_snapshot(first, second).view, problems=(problem,))
     for width, height in ((200, 60), (100, 24)):

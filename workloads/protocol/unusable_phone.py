@@ -3,47 +3,41 @@
 Such a phone has no facts and perhaps no serial number, so it is known by its adb address alone.
 """
 
-from enum import StrEnum
-
 from pydantic import Field
 
 from workloads.protocol.base import WireModel
+from workloads.text import TextEnum
 
 READY = "device"  # adb's name of the state in which a phone accepts commands
 
 
-class PhoneProblem(StrEnum):
-    """Why a phone cannot be used."""
+class PhoneProblem(TextEnum):
+    """Why a phone cannot be used: what is wrong; what to do."""
 
-    UNAUTHORIZED = "unauthorized"
-    OFFLINE = "offline"
-    NO_RIGHTS = "no_rights"
-    STARTING = "starting"
-    NOT_ANDROID = "not_android"
-    UNREACHABLE = "unreachable"
-    PROBE_FAILED = "probe_failed"
-    SAME_SERIAL = "same_serial"
-
-
-# What is wrong; what to do.
-ADVICE: dict[PhoneProblem, str] = {
-    PhoneProblem.UNAUTHORIZED: "it does not trust this host; tap Allow on its screen",
-    PhoneProblem.OFFLINE: "adb gets no answer from it; reconnect its cable or restart it",
-    PhoneProblem.NO_RIGHTS: (
+    UNAUTHORIZED = "unauthorized", "it does not trust this host; tap Allow on its screen"
+    OFFLINE = "offline", "adb gets no answer from it; reconnect its cable or restart it"
+    NO_RIGHTS = (
+        "no_rights",
         "this user may not open it; install udev rules "
-        "(Debian: apt install android-sdk-platform-tools-common)"
-    ),
-    PhoneProblem.STARTING: "adb is connecting to it; wait, and unlock its screen",
-    PhoneProblem.NOT_ANDROID: "it runs a recovery or bootloader; start Android on it",
-    PhoneProblem.UNREACHABLE: (
+        "(Debian: apt install android-sdk-platform-tools-common)",
+    )
+    STARTING = "starting", "adb is connecting to it; wait, and unlock its screen"
+    NOT_ANDROID = "not_android", "it runs a recovery or bootloader; start Android on it"
+    UNREACHABLE = (
+        "unreachable",
         "nothing answers at this address; check that the phone is on, in the network, and "
-        "listens there"
-    ),
-    PhoneProblem.PROBE_FAILED: (
-        "it cannot be probed; restart it, or report it with the file of 'farm phone capture'"
-    ),
-    PhoneProblem.SAME_SERIAL: "another phone of this host has its serial number; connect only one",
-}
+        "listens there",
+    )
+    PROBE_FAILED = (
+        "probe_failed",
+        "it cannot be probed; restart it, or report it with the file of 'farm phone capture'",
+    )
+    SAME_SERIAL = (
+        "same_serial",
+        "another phone of this host has its serial number; connect only one",
+    )
+
+
 _STATES = {
     "unauthorized": PhoneProblem.UNAUTHORIZED,
     "authorizing": PhoneProblem.STARTING,
@@ -74,4 +68,4 @@ class UnusablePhone(WireModel):
     @property
     def advice(self) -> str:
         """What is wrong and what to do, as one sentence."""
-        return f"{self.text}; {ADVICE[self.problem]}" if self.text else ADVICE[self.problem]
+        return f"{self.text}; {self.problem.text}" if self.text else self.problem.text
