@@ -321,7 +321,9 @@ class HostAgent:
             )
         except ValidationError as error:  # a phone may print anything
             reason = error.errors(include_input=False)[0]["msg"]
-            log.warning("its facts are not announced: %s phone=%s", reason, slot.facts.serial)
+            log.warning(
+                "the facts of a phone cannot be announced: %s phone=%s", reason, slot.facts.serial
+            )
             return
         self._spool.add_parcels([announcement])
         self._outbox.post([announcement])

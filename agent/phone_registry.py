@@ -271,7 +271,7 @@ class PhoneRegistry:
         self._remember_cable(address)
         self._take_snapshot(slot)
         self._keep_battery_hours(slot)
-        log.info("phone is here phone=%s model=%r address=%s", facts.serial, facts.model, address)
+        log.info("phone connected phone=%s model=%r address=%s", facts.serial, facts.model, address)
         self._on_admitted(slot)
 
     def _remember_cable(self, address: str) -> None:
@@ -375,7 +375,7 @@ class PhoneRegistry:
             text = "connection lost, using another one phone=%s lost_address=%s address=%s"
             log.warning(text, serial, address, second)
             return
-        log.warning("phone is away: %s phone=%s", reason, serial)
+        log.warning("phone disconnected: %s phone=%s", reason, serial)
         slot.mark_away(reason)
         slot.phone.close()  # a lane that is still at work opens it again
 

@@ -141,9 +141,9 @@ def serve_health(health: ServiceHealth, listen: str, file: Path) -> HealthServer
         labels = {"service": health.service.value}
         file.write_text(json.dumps([{"targets": [server.address], "labels": labels}]) + "\n")
     except (OSError, OverflowError) as error:
-        log.warning("the health of the service is not served on %s: %s", listen, error)
+        log.warning("health endpoints cannot be served on %s: %s", listen, error)
         return None
-    log.info("health is served address=%s", server.address)
+    log.info("serving health endpoints address=%s", server.address)
     return server
 
 

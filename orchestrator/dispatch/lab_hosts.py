@@ -41,6 +41,6 @@ class LabHosts:
                     self._failed = False
                 except BrokerDown as error:  # a user without the right to do so, for example
                     if not self._failed:
-                        log.warning("the users of hosts cannot be set: %s", error)
+                        log.warning("the broker users of hosts cannot be updated: %s", error)
                     self._failed = True
         return self._hosts

@@ -44,7 +44,7 @@ def test_every_attempt_has_a_line_at_its_start_and_one_at_its_end(
 
 def test_phones_and_commands_are_logged(farm: Farm) -> None:
     serial = farm.idle_phones()[0]
-    assert serial in {line["phone"] for line in lines(farm, "phone is here ")}
+    assert serial in {line["phone"] for line in lines(farm, "phone connected ")}
     farm.command("phone", "check", serial)
     wait_for(
         lambda: (
