@@ -47,7 +47,7 @@ def _normal_cdf(x: Array) -> Array:
 
 
 def _activations(generator: np.random.Generator) -> Iterator[KernelCheck]:
-    x, dy, bias = 3 * draw(generator, 5, 7, 11), draw(generator, 5, 7, 11), draw(generator, 7)
+    x, dy = 3 * draw(generator, 5, 7, 11), draw(generator, 5, 7, 11)
     for name, (function, derivative) in _FUNCTIONS.items():
         defines = (f"ACTIVATION={name}",)
         y = function(x.astype(np.float64))
@@ -57,10 +57,6 @@ def _activations(generator: np.random.Generator) -> Iterator[KernelCheck]:
         yield KernelCheck("activation_forward", size, scalars, (x,), (y,), defines=defines)
         yield KernelCheck(
             "activation_gradient", size, scalars, (forward, dy), (grad,), defines=defines
-        )
-        biased = function(x.astype(np.float64) + bias[None, :, None])
-        yield KernelCheck(
-            "bias_activation", size, (x.size, 7, 11, 0.2), (x, bias), (biased,), defines=defines
         )
     mask = (generator.random(x.shape) < 0.5).astype(np.uint8)
     yield KernelCheck("apply_mask", (x.size,), (x.size, 2.0), (mask, x), (2.0 * mask * x,))

@@ -94,16 +94,6 @@ kernel void activation_gradient(int count, float slope, global const float *y,
     }
 }
 
-/* Bias and activation in one pass, over rows (inner = 1) or images (inner = pixels per channel):
- * one read and one write, where two kernels would need two of each. */
-kernel void bias_activation(int count, int channels, int inner, float slope, global const float *x,
-                            global const float *bias, global float *y) {
-    int i = (int)get_global_id(0);
-    if (i < count) {
-        y[i] = activate(x[i] + bias[i / inner % channels], slope);
-    }
-}
-
 /* The gradient of dropout. The mask has one byte per value: 1 for a value that was kept and scaled.
  * It is drawn in the forward pass, so that all backends drop the same values. */
 kernel void apply_mask(int count, float scale, global const uchar *mask, global const float *x,
