@@ -168,7 +168,7 @@ class ResumeRecord(RunnerRecord):
     step: Count
     t_ns: Count
     same_cores: bool
-    lost_ns: Count
+    lost_ns: Count | None = Field(description="None: the phone's clock was set back")
 
 
 class FaultRecord(RunnerRecord):

@@ -5,72 +5,43 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "os.h"
 
-enum { HEAD_BYTES = 384, PARTS = 3 };
+enum { PARTS = 3, PROGRAM_BYTES_MAX = 1 << 26 };
 
-static const char VERSION[] = "farmhand-checkpoint 1 ", BESIDE[] = ".new";
+static const char VERSION[] = "farmhand-checkpoint 2 ", BESIDE[] = ".new";
 
-static const enum arena SAVED[] = {ARENA_PARAMETER, ARENA_STATE};
+static bool is_saved(enum arena arena) { return arena == ARENA_PARAMETER || arena == ARENA_STATE; }
 
 struct part {
     void *bytes;
     size_t count;
 };
 
-static void list_parts(const struct executor *executor, struct checkpoint_record record,
+static void list_parts(const struct executor *executor, void *record, size_t record_bytes,
                        struct part part[PARTS]) {
-    part[0] = (struct part){record.bytes, record.count};
-    for (int i = 1; i < PARTS; i++) {
-        enum arena arena = SAVED[i - 1];
-        part[i] = (struct part){executor->arena[arena], executor->plan->arena[arena]};
-    }
-}
-
-#if defined(__aarch64__)
-#define ARCHITECTURE "arm64"
-#else
-#define ARCHITECTURE "x86_64"
-#endif
-
-/* The line of text up to the step: what has to be the same in the run that continues. */
-static void format_identity(const struct executor *executor, size_t record, char head[HEAD_BYTES]) {
-    const struct plan *plan = executor->plan;
-    format_text(head, HEAD_BYTES, "%s%s %s %s %d %llx %llu %llu %llu", VERSION, plan->digest,
-                ARCHITECTURE, plan->opencl ? "opencl" : "cpu", plan->threads,
-                (unsigned long long)plan->hash, (unsigned long long)record,
-                (unsigned long long)plan->arena[ARENA_PARAMETER],
-                (unsigned long long)plan->arena[ARENA_STATE]);
-}
-
-static bool write_all(int file, const void *bytes, size_t count) {
-    const char *at = bytes;
-    while (count > 0) {
-        ssize_t written = write(file, at, count);
-        if (written < 0 && errno != EINTR) {
-            return false;
+    int count = 0;
+    part[count++] = (struct part){record, record_bytes};
+    for (int arena = 0; arena < ARENAS; arena++) {
+        if (is_saved((enum arena)arena)) {
+            part[count++] = (struct part){executor->arena[arena], executor->plan->arena[arena]};
         }
-        at += written > 0 ? written : 0;
-        count -= written > 0 ? (size_t)written : 0;
     }
-    return true;
 }
 
-static bool read_all(int file, void *bytes, size_t count) {
-    char *at = bytes;
-    while (count > 0) {
-        ssize_t got = read(file, at, count);
-        if (got == 0 || (got < 0 && errno != EINTR)) {
-            return false;
-        }
-        at += got > 0 ? got : 0;
-        count -= got > 0 ? (size_t)got : 0;
-    }
-    return true;
+/* A hash of this program: another build may round differently; 0: it cannot be read. */
+static uint64_t hash_program(void) {
+    size_t count = 0;
+    char *bytes = read_file("/proc/self/exe", PROGRAM_BYTES_MAX, &count);
+    uint64_t hash = bytes == NULL ? 0 : hash_bytes(0, bytes, count);
+    free(bytes);
+    return hash;
 }
 
 /* Opens the folder that a file is in; -1: it cannot be written to. */
@@ -82,7 +53,8 @@ static int open_folder_of(const char *path) {
     return access(folder, W_OK) == 0 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 }
 
-bool checkpoint_open(const char *path, struct fault *fault) {
+bool checkpoint_open(struct checkpoint *checkpoint, const char *path, const struct plan *plan,
+                     size_t record_bytes, struct fault *fault) {
     if (strlen(path) + sizeof BESIDE > PATH_BYTES) {
         return fault_set(fault, STATUS_IO, "the path of the checkpoint is too long");
     }
@@ -98,6 +70,14 @@ bool checkpoint_open(const char *path, struct fault *fault) {
             fault, STATUS_IO,
             "another run keeps its checkpoint in the same folder; wait until it has ended");
     }
+    checkpoint->path = path;
+    checkpoint->record_bytes = record_bytes;
+    format_text(checkpoint->identity, sizeof checkpoint->identity,
+                "%s%s %s %d %llx %llx %llu %llu %llu", VERSION, plan->digest,
+                plan->opencl ? "opencl" : "cpu", plan->threads, (unsigned long long)plan->hash,
+                (unsigned long long)hash_program(), (unsigned long long)record_bytes,
+                (unsigned long long)plan->arena[ARENA_PARAMETER],
+                (unsigned long long)plan->arena[ARENA_STATE]);
     return true;
 }
 
@@ -112,133 +92,162 @@ static void sync_folder_of(const char *path) {
 
 static void fetch_saved(const struct executor *executor) {
     for (int i = 0; i < executor->plan->tensors; i++) {
-        const struct tensor *tensor = &executor->plan->tensor[i];
-        if (tensor->arena == ARENA_PARAMETER || tensor->arena == ARENA_STATE) {
-            executor_fetch(executor, tensor);
+        if (is_saved(executor->plan->tensor[i].arena)) {
+            executor_fetch(executor, &executor->plan->tensor[i]);
         }
     }
 }
 
-uint64_t checkpoint_digest(const struct executor *executor) {
-    struct part part[PARTS];
-    uint64_t hash = 0;
-    fetch_saved(executor);
-    list_parts(executor, (struct checkpoint_record){NULL, 0}, part);
-    for (int i = 1; i < PARTS; i++) {
+static uint64_t hash_parts(uint64_t hash, const struct part part[PARTS]) {
+    for (int i = 0; i < PARTS; i++) {
         hash = hash_bytes(hash, part[i].bytes, part[i].count);
     }
     return hash;
 }
 
-bool checkpoint_write(const struct executor *executor, const char *path,
-                      struct checkpoint_record record, struct fault *fault) {
+uint64_t checkpoint_digest(const struct executor *executor) {
     struct part part[PARTS];
-    char head[HEAD_BYTES], identity[HEAD_BYTES], beside[PATH_BYTES];
     fetch_saved(executor);
-    list_parts(executor, record, part);
-    uint64_t hash = executor->exec.step;
-    for (int i = 0; i < PARTS; i++) {
-        hash = hash_bytes(hash, part[i].bytes, part[i].count);
-    }
-    format_identity(executor, record.count, identity);
-    format_text(head, sizeof head, "%s %llu %llx\n", identity,
-                (unsigned long long)executor->exec.step, (unsigned long long)hash);
-    format_text(beside, sizeof beside, "%s%s", path, BESIDE);
-    int file = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    bool fine = file >= 0 && write_all(file, head, strlen(head));
+    list_parts(executor, NULL, 0, part);
+    return hash_parts(0, part);
+}
+
+static void format_head(const struct checkpoint *checkpoint, uint64_t step, uint64_t hash,
+                        char head[CHECKPOINT_HEAD_BYTES]) {
+    format_text(head, CHECKPOINT_HEAD_BYTES, "%s %llu %llx\n", checkpoint->identity,
+                (unsigned long long)step, (unsigned long long)hash);
+}
+
+/* Writes a new file, which must not exist; false: see os_error_text(). */
+static bool write_file(const char *path, const char *head, const struct part part[PARTS]) {
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool fine = file >= 0 && write_fully(file, head, strlen(head));
     for (int i = 0; i < PARTS && fine; i++) {
-        fine = write_all(file, part[i].bytes, part[i].count);
+        fine = write_fully(file, part[i].bytes, part[i].count);
     }
     fine = fine && fsync(file) == 0;
-    fine = (file < 0 || close(file) == 0) && fine;
-    if (!fine || rename(beside, path) != 0) {
+    int reason = errno;
+    if (file >= 0 && close(file) != 0 && fine) {
+        return false;
+    }
+    errno = reason;
+    return fine;
+}
+
+bool checkpoint_write(const struct checkpoint *checkpoint, const struct executor *executor,
+                      void *record, struct fault *fault) {
+    struct part part[PARTS];
+    char head[CHECKPOINT_HEAD_BYTES], beside[PATH_BYTES];
+    uint64_t step = executor->exec.step;
+    fetch_saved(executor);
+    if (!executor_check(executor, fault)) {
+        return false; /* a device that failed gave no values */
+    }
+    list_parts(executor, record, checkpoint->record_bytes, part);
+    format_head(checkpoint, step, hash_parts(step, part), head);
+    format_text(beside, sizeof beside, "%s%s", checkpoint->path, BESIDE);
+    unlink(beside); /* of a run that was killed while it wrote, or no file at all */
+    if (!write_file(beside, head, part) || rename(beside, checkpoint->path) != 0) {
         const char *why = os_error_text();
         bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
         unlink(beside);
         return fault_set(fault, STATUS_IO,
                          "cannot write the checkpoint of step %llu: %s; %s, and continue from the "
                          "last one",
-                         (unsigned long long)executor->exec.step, why,
+                         (unsigned long long)step, why,
                          full ? "free space on the phone" : "check its folder");
     }
-    sync_folder_of(path);
+    sync_folder_of(checkpoint->path);
     return true;
 }
 
-static bool refuse(struct fault *fault, const char *why) {
+bool checkpoint_refuse(struct fault *fault, const char *why) {
     return fault_set(fault, STATUS_BAD_CHECKPOINT,
                      "the checkpoint %s; remove it to begin at the first step", why);
 }
 
-/* Reads the line of text; false: there is none. */
-static bool read_head(int file, char head[HEAD_BYTES]) {
-    for (int i = 0; i < HEAD_BYTES - 1; i++) {
-        if (!read_all(file, head + i, 1)) {
-            return false;
-        }
-        if (head[i] == '\n') {
-            head[i] = '\0';
-            return true;
-        }
+/* Reads the line of text; returns its length without the line break, or 0: there is none. */
+static size_t read_head(int file, int64_t size, char head[CHECKPOINT_HEAD_BYTES]) {
+    size_t count = size < CHECKPOINT_HEAD_BYTES ? (size_t)size : CHECKPOINT_HEAD_BYTES;
+    char *end = read_fully(file, head, count, 0) ? memchr(head, '\n', count) : NULL;
+    if (end == NULL) {
+        return 0;
     }
-    return false;
+    *end = '\0';
+    return (size_t)(end - head);
 }
 
-static bool restore(struct executor *executor, int file, struct checkpoint_record record,
-                    struct fault *fault) {
-    struct part part[PARTS];
-    char head[HEAD_BYTES], identity[HEAD_BYTES], expected[HEAD_BYTES], rest;
-    if (!read_head(file, head)) {
-        return refuse(fault, "is damaged");
-    }
+/* Why the line of text is not that of a checkpoint of this run, or NULL. */
+static const char *check_head(const struct checkpoint *checkpoint, const char *head) {
     size_t name = sizeof VERSION - 3; /* without the number and the space */
+    size_t length = strlen(checkpoint->identity);
     if (strncmp(head, VERSION, name) != 0) {
-        return refuse(fault, "is damaged");
+        return "is damaged";
     }
     if (strncmp(head, VERSION, name + 2) != 0) {
-        return refuse(fault, "was written by another version of the runner");
+        return "was written by another version of the runner";
     }
-    format_identity(executor, record.count, identity);
-    size_t length = strlen(identity);
-    if (strncmp(head, identity, length) != 0 || head[length] != ' ') {
-        return refuse(fault, "belongs to another workload, processor or number of threads");
+    if (strncmp(head, checkpoint->identity, length) != 0 || head[length] != ' ') {
+        return "belongs to another workload, number of threads or build of the runner";
     }
-    uint64_t step = 0;
-    for (const char *digit = head + length + 1; *digit >= '0' && *digit <= '9'; digit++) {
-        step = step * 10 + (uint64_t)(*digit - '0');
-    }
-    list_parts(executor, record, part);
-    uint64_t hash = step;
-    for (int i = 0; i < PARTS; i++) {
-        if (!read_all(file, part[i].bytes, part[i].count)) {
-            return refuse(fault, "is damaged");
-        }
-        hash = hash_bytes(hash, part[i].bytes, part[i].count);
-    }
-    format_text(expected, sizeof expected, "%s %llu %llx", identity, (unsigned long long)step,
-                (unsigned long long)hash);
-    if (strcmp(head, expected) != 0 || read_all(file, &rest, 1)) {
-        return refuse(fault, "is damaged");
-    }
-    executor->exec.step = step;
-    for (int i = 0; i < executor->plan->tensors; i++) {
-        struct tensor *tensor = &executor->plan->tensor[i];
-        if (tensor->init == INIT_ZERO) {
-            tensor->init = INIT_CONSTANT; /* no longer zero: a device has to copy it */
-        }
-    }
-    return true;
+    return NULL;
 }
 
-bool checkpoint_read(struct executor *executor, const char *path, struct checkpoint_record record,
+/* Reads everything into its place; returns why that cannot be used, or NULL. */
+static const char *restore(const struct checkpoint *checkpoint, struct executor *executor, int file,
+                           void *record) {
+    struct part part[PARTS];
+    struct stat status;
+    char head[CHECKPOINT_HEAD_BYTES], expected[CHECKPOINT_HEAD_BYTES];
+    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+        return "is not a regular file";
+    }
+    size_t length = read_head(file, (int64_t)status.st_size, head);
+    const char *why = length == 0 ? "is damaged" : check_head(checkpoint, head);
+    if (why != NULL) {
+        return why;
+    }
+    uint64_t step = 0;
+    const char *digit = head + strlen(checkpoint->identity) + 1;
+    for (; *digit >= '0' && *digit <= '9'; digit++) {
+        step = step * 10 + (uint64_t)(*digit - '0');
+    }
+    int64_t at = (int64_t)length + 1;
+    list_parts(executor, record, checkpoint->record_bytes, part);
+    for (int i = 0; i < PARTS; i++) {
+        if (!read_fully(file, part[i].bytes, part[i].count, at)) {
+            return "is damaged";
+        }
+        at += (int64_t)part[i].count;
+    }
+    format_head(checkpoint, step, hash_parts(step, part), expected);
+    head[length] = '\n';
+    if (strncmp(head, expected, length + 1) != 0 || at != (int64_t)status.st_size) {
+        return "is damaged";
+    }
+    executor->exec.step = step;
+    return NULL;
+}
+
+bool checkpoint_read(const struct checkpoint *checkpoint, struct executor *executor, void *record,
                      bool *found, struct fault *fault) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK, opening a named pipe would wait for its writer. */
+    int file = open(checkpoint->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *found = file >= 0;
     if (file < 0) {
         return errno == ENOENT ||
                fault_set(fault, STATUS_IO, "cannot read the checkpoint: %s", os_error_text());
     }
-    bool fine = restore(executor, file, record, fault);
+    const char *why = restore(checkpoint, executor, file, record);
     close(file);
-    return fine;
+    if (why != NULL) {
+        return checkpoint_refuse(fault, why);
+    }
+    for (int i = 0; i < executor->plan->tensors; i++) {
+        struct tensor *tensor = &executor->plan->tensor[i];
+        if (is_saved(tensor->arena)) {
+            tensor->init = INIT_CONSTANT; /* no longer zero or nothing: a device has to copy it */
+        }
+    }
+    return true;
 }

@@ -153,20 +153,6 @@ struct data_file {
     struct column column[COLUMNS_MAX];
 };
 
-static bool read_fully(int descriptor, void *to, int64_t count, int64_t offset) {
-    uint8_t *at = to;
-    while (count > 0) {
-        ssize_t got = pread(descriptor, at, (size_t)count, (off_t)offset);
-        if (got <= 0) {
-            return false;
-        }
-        at += got;
-        offset += got;
-        count -= got;
-    }
-    return true;
-}
-
 /* Skips `word` and the one character after it; false: the text differs. */
 static bool take_word(const char **at, const char *word, char after) {
     size_t length = strlen(word);
@@ -236,7 +222,7 @@ static const char *read_head(struct data_file *file) {
         return "is not a regular file";
     }
     int64_t length = file_stat.st_size < HEAD_BYTES ? (int64_t)file_stat.st_size : HEAD_BYTES;
-    if (!read_fully(file->descriptor, head, length, 0)) {
+    if (!read_fully(file->descriptor, head, (size_t)length, 0)) {
         return "cannot be read";
     }
     const char *at = head;
@@ -292,7 +278,7 @@ static const char *check_indices(const struct data_file *file, const struct stre
     int64_t left = stream_values(stream) * stream->count;
     while (left > 0) {
         int64_t count = left < (1 << 14) ? left : 1 << 14;
-        if (!read_fully(file->descriptor, piece, count * 4, offset)) {
+        if (!read_fully(file->descriptor, piece, (size_t)count * 4, offset)) {
             return "cannot be read";
         }
         if (!are_indices(piece, count, stream->i[1])) {
@@ -314,7 +300,7 @@ static const char *read_column(const struct data_file *file, struct dataset *dat
     if (dataset->stored) {
         return stream->type == TYPE_INDEX ? check_indices(file, stream, offset) : NULL;
     }
-    if (!read_fully(file->descriptor, out, (int64_t)stream_bytes(stream), offset)) {
+    if (!read_fully(file->descriptor, out, stream_bytes(stream), offset)) {
         return "cannot be read";
     }
     if (stream->type == TYPE_INDEX &&

@@ -114,6 +114,35 @@ char *read_file(const char *path, size_t limit, size_t *count) {
     return bytes;
 }
 
+bool read_fully(int file, void *to, size_t count, int64_t offset) {
+    char *at = to;
+    while (count > 0) {
+        ssize_t got = pread(file, at, count, (off_t)offset);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return false;
+        }
+        size_t piece = got > 0 ? (size_t)got : 0;
+        at += piece;
+        offset += (int64_t)piece;
+        count -= piece;
+    }
+    return true;
+}
+
+bool write_fully(int file, const void *bytes, size_t count) {
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t written = write(file, at, count);
+        if (written == 0 || (written < 0 && errno != EINTR)) {
+            return false;
+        }
+        size_t piece = written > 0 ? (size_t)written : 0;
+        at += piece;
+        count -= piece;
+    }
+    return true;
+}
+
 bool join_path(char path[PATH_BYTES], const char *folder, const char *name) {
     format_text(path, PATH_BYTES, "%s/%s", folder, name);
     return strlen(folder) + 1 + strlen(name) < PATH_BYTES;

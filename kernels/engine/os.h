@@ -43,6 +43,12 @@ long read_file_start(const char *path, char *bytes, size_t size);
 /* Reads a whole file of at most `limit` bytes into allocated memory; NULL: see os_error_text(). */
 char *read_file(const char *path, size_t limit, size_t *count);
 
+/* Reads that many bytes from a place of a file; false: the file is shorter, or os_error_text(). */
+bool read_fully(int file, void *to, size_t count, int64_t offset);
+
+/* Writes all bytes; false: see os_error_text(). */
+bool write_fully(int file, const void *bytes, size_t count);
+
 /* Writes "folder/name"; false: it is longer than PATH_BYTES. */
 enum { PATH_BYTES = 1024 };
 bool join_path(char path[PATH_BYTES], const char *folder, const char *name);

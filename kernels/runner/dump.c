@@ -8,16 +8,8 @@
 #include "commands.h"
 
 static bool write_bytes(int file, const void *bytes, size_t count, struct fault *fault) {
-    const char *at = bytes;
-    while (count > 0) {
-        ssize_t piece = write(file, at, count);
-        if (piece <= 0) {
-            return fault_set(fault, STATUS_IO, "cannot write dump.bin: %s", os_error_text());
-        }
-        at += piece;
-        count -= (size_t)piece;
-    }
-    return true;
+    return write_fully(file, bytes, count) ||
+           fault_set(fault, STATUS_IO, "cannot write dump.bin: %s", os_error_text());
 }
 
 static bool write_tensors(int file, const struct executor *executor, uint64_t number,

@@ -198,22 +198,17 @@ void json_end(struct jsonl_writer *out) {
 }
 
 bool jsonl_flush(struct jsonl_writer *out) {
-    size_t done = 0;
-    while (done < out->used) {
-        ssize_t count = write(out->file, out->text + done, out->used - done);
-        if (count <= 0) {
-            fault_set(out->fault, STATUS_IO, "cannot write %s: %s", out->name, os_error_text());
-            if (out->written >= 0 && ftruncate(out->file, out->written) != 0) {
-                /* The incomplete line stays; a reader sees that it has no end. */
-            }
-            out->used = out->line = 0;
-            return false;
+    bool fine = write_fully(out->file, out->text, out->used);
+    if (!fine) {
+        fault_set(out->fault, STATUS_IO, "cannot write %s: %s", out->name, os_error_text());
+        if (out->written >= 0 && ftruncate(out->file, out->written) != 0) {
+            /* The incomplete line stays; a reader sees that it has no end. */
         }
-        done += (size_t)count;
+    } else if (out->written >= 0) {
+        out->written += (int64_t)out->used;
     }
-    out->written += out->written >= 0 ? (int64_t)done : 0;
     out->used = out->line = 0;
-    return true;
+    return fine;
 }
 
 static void write_fault(struct jsonl_writer *out, const struct fault *fault) {

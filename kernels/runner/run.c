@@ -51,6 +51,7 @@ struct run_progress {
     int64_t wall_ns, boot_ns; /* when it was written; boot_ns counts from the boot `boot` */
     char boot[BOOT_BYTES];
     uint64_t mask;
+    uint64_t device; /* facts of the OpenCL device that its bits depend on, or 0 */
     struct losses losses;
 };
 
@@ -66,7 +67,8 @@ struct run_state {
     struct fault fault;
     struct window window;
     struct losses losses;
-    struct run_progress saved; /* of the last checkpoint */
+    struct checkpoint checkpoint;
+    struct run_progress saved; /* in the last checkpoint */
     uint64_t mask;
     int64_t checkpoint_written;
     struct sampler *sampler;
@@ -75,6 +77,7 @@ struct run_state {
     int64_t traced, trace_start;
     int64_t window_ns, flushed;
     int64_t hello_ns, first_step_ns;
+    int64_t measured_before_ns; /* in earlier launches of this run */
     int64_t started, measured, measured_ns, windows;
     int64_t waited_before; /* the first step that is measured */
 };
@@ -276,7 +279,19 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_end(&state->out);
 }
 
-/* ---- checkpoints ---- */
+/* ---- progress and checkpoints ---- */
+
+/* How much of what was requested has been measured; 1 or more: all of it. */
+static double progress(const struct run_state *state, int64_t now) {
+    const struct run_settings *settings = state->settings;
+    double seconds = (double)state->measured_ns / 1e9;
+    double steps = settings->steps > 0 ? (double)state->measured / (double)settings->steps : 1;
+    double time = settings->seconds > 0 ? seconds / settings->seconds : 1;
+    double elapsed = (double)(state->measured_before_ns + now - state->started) / 1e9;
+    double limit = settings->max_seconds > 0 ? elapsed / settings->max_seconds : 1;
+    double requested = steps < time ? steps : time;
+    return limit > requested ? limit : requested;
+}
 
 static int64_t wall_ns(void) {
     struct timespec now;
@@ -291,13 +306,20 @@ static void read_boot_id(char boot[BOOT_BYTES]) {
     }
 }
 
-/* The time since a checkpoint was written. The wall clock may have been set since; no other clock
- * survives a reboot. */
+/* The time since a checkpoint was written; -1: not known. Only the wall clock survives a reboot,
+ * and it may have been set since: the checkpoint is at least as old as this boot. */
 static int64_t time_since(const struct run_progress *saved) {
     char boot[BOOT_BYTES];
     read_boot_id(boot);
-    bool same_boot = boot[0] != '\0' && strcmp(boot, saved->boot) == 0;
-    return max_i64(same_boot ? now_ns() - saved->boot_ns : wall_ns() - saved->wall_ns, 0);
+    if (boot[0] != '\0' && strcmp(boot, saved->boot) == 0) {
+        return now_ns() - saved->boot_ns;
+    }
+    int64_t elapsed = wall_ns() - saved->wall_ns;
+    return elapsed < now_ns() ? -1 : elapsed;
+}
+
+static uint64_t device_hash(const struct executor *executor) {
+    return executor->device == NULL ? 0 : device_facts(executor->device)->hash;
 }
 
 static bool save_checkpoint(struct run_state *state) {
@@ -307,10 +329,10 @@ static bool save_checkpoint(struct run_state *state) {
                                          .wall_ns = wall_ns(),
                                          .boot_ns = start,
                                          .mask = state->mask,
+                                         .device = device_hash(&state->executor),
                                          .losses = state->losses};
     read_boot_id(state->saved.boot);
-    const struct checkpoint_record record = {&state->saved, sizeof state->saved};
-    if (!checkpoint_write(&state->executor, state->settings->checkpoint, record, &state->fault)) {
+    if (!checkpoint_write(&state->checkpoint, &state->executor, &state->saved, &state->fault)) {
         return false;
     }
     state->checkpoint_written = now_ns();
@@ -328,31 +350,68 @@ static bool save_checkpoint_if_due(struct run_state *state) {
            save_checkpoint(state);
 }
 
+static void write_resume(struct run_state *state) {
+    int64_t lost_ns = time_since(&state->saved);
+    json_begin(&state->out, "resume");
+    json_int(&state->out, "step", state->measured);
+    json_int(&state->out, "t_ns", now_ns());
+    json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
+    if (lost_ns < 0) {
+        json_null(&state->out, "lost_ns");
+    } else {
+        json_int(&state->out, "lost_ns", lost_ns);
+    }
+    json_end(&state->out);
+}
+
+/* Whether what was restored is the beginning of this run; false: fault. */
+static bool check_progress(struct run_state *state) {
+    const struct run_progress *saved = &state->saved;
+    int64_t step = (int64_t)state->executor.exec.step;
+    if (saved->measured < 0 || saved->measured_ns < 0 || saved->losses.seen < 0 ||
+        saved->losses.epoch != state->losses.epoch ||
+        step != state->settings->warmup + saved->measured) {
+        return checkpoint_refuse(&state->fault, "belongs to a run with other settings");
+    }
+    return true;
+}
+
 /* Continues from the checkpoint, if there is one. */
 static bool resume(struct run_state *state) {
     bool found = false;
-    const struct checkpoint_record record = {&state->saved, sizeof state->saved};
     state->checkpoint_written = now_ns();
     if (state->settings->checkpoint == NULL) {
         return true;
     }
-    if (!checkpoint_open(state->settings->checkpoint, &state->fault) ||
-        !checkpoint_read(&state->executor, state->settings->checkpoint, record, &found,
+    if (!checkpoint_open(&state->checkpoint, state->settings->checkpoint, state->executor.plan,
+                         sizeof state->saved, &state->fault) ||
+        !checkpoint_read(&state->checkpoint, &state->executor, &state->saved, &found,
                          &state->fault)) {
         return false;
     }
-    if (found) {
-        state->measured = state->saved.measured;
-        state->measured_ns = state->saved.measured_ns;
-        state->losses = state->saved.losses;
-        json_begin(&state->out, "resume");
-        json_int(&state->out, "step", state->measured);
-        json_int(&state->out, "t_ns", now_ns());
-        json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
-        json_int(&state->out, "lost_ns", time_since(&state->saved));
-        json_end(&state->out);
+    if (!found) {
+        return true;
     }
+    if (!check_progress(state)) {
+        return false;
+    }
+    state->measured = state->saved.measured;
+    state->measured_ns = state->measured_before_ns = state->saved.measured_ns;
+    state->losses = state->saved.losses;
+    double done = progress(state, state->started);
+    if (done >= 1) {
+        return checkpoint_refuse(&state->fault, "has all steps of this run, and more");
+    }
+    state->traced = (int64_t)ceil(done * (double)state->settings->trace_steps);
+    write_resume(state);
     return true;
+}
+
+/* Whether a device computes the same bits as the one before the checkpoint; false: fault. */
+static bool check_device(struct run_state *state) {
+    bool resumed = state->measured > 0;
+    return !resumed || device_hash(&state->executor) == state->saved.device ||
+           checkpoint_refuse(&state->fault, "belongs to another OpenCL device, driver or kernel");
 }
 
 /* ---- one step ---- */
@@ -478,18 +537,6 @@ static void flush_if_due(struct run_state *state) {
                       "readings.jsonl cannot be written any more; free space on the phone");
         }
     }
-}
-
-/* How much of what was requested has been measured; 1 or more: all of it. */
-static double progress(const struct run_state *state, int64_t now) {
-    const struct run_settings *settings = state->settings;
-    double seconds = (double)state->measured_ns / 1e9;
-    double steps = settings->steps > 0 ? (double)state->measured / (double)settings->steps : 1;
-    double time = settings->seconds > 0 ? seconds / settings->seconds : 1;
-    double elapsed = (double)(now - state->started) / 1e9;
-    double limit = settings->max_seconds > 0 ? elapsed / settings->max_seconds : 1;
-    double requested = steps < time ? steps : time;
-    return limit > requested ? limit : requested;
 }
 
 /* The run ends one window early: the steps of the open window still need a record. */
@@ -665,7 +712,8 @@ static bool open_run(struct run_state *state) {
     }
     write_memory(&state->out, plan, dataset_bytes(state->executor.dataset));
     if (!resume(state) ||
-        !executor_open_device(&state->executor, &state->settings->device, &state->fault)) {
+        !executor_open_device(&state->executor, &state->settings->device, &state->fault) ||
+        !check_device(state)) {
         return false;
     }
     if (stored) {

@@ -77,7 +77,8 @@
  *     --warmup N       steps before the first window (default 3)
  *     --steps N        measure at least N steps (default 20) ...
  *     --seconds S      ... and for at least S seconds (default 0) ...
- *     --max-seconds S  ... but stop after S seconds of measuring (default 600)
+ *     --max-seconds S  ... but stop after S seconds of measuring (default 600), those before a
+ *                      resume included
  *     --window-ms N    close a window at the first end of a step after N ms (default 50); widened
  *                      so that --max-seconds fits into RUNNER_WINDOWS_MAX windows
  *     --period-ms N    time between two readings of DIR/nodes (default 200, at least 5)
@@ -92,8 +93,10 @@
  *     --checkpoint FILE   continue from this checkpoint if it exists, and keep it up to date
  *     --checkpoint-s S    write it when a window ends and the last one is older than S seconds
  *                      (default 30). A run that was killed and continues computes the same bits as
- *                      one that was not. Writing a checkpoint belongs to no window, and none is
- *                      written after the last step. Its folder is for one run at a time: "io".
+ *                      one that was not. A checkpoint of another plan, build of the runner, OpenCL
+ *                      device, kernel or --warmup, or with more steps than this run has, is the
+ *                      fault "bad_checkpoint". Writing a checkpoint belongs to no window, and none
+ *                      is written after the last step. Its folder is for one run at a time: "io".
  *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
  *   it, and the runner reports the mask that it finds, so that the report shows what really was the
  *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
@@ -137,7 +140,8 @@
  *         of a plan that evaluates during training; its time belongs to no window.
  *     {"line":"resume","step":I,"t_ns":T,"same_cores":true,"lost_ns":L}     of a run that goes on
  *         the first window begins with step I. same_cores: false if the mask is another one. L is
- *         the time since the checkpoint was written; after a reboot, by the phone's wall clock.
+ *         the time since the checkpoint was written; after a reboot, by the phone's wall clock, or
+ *         null if that clock was set back.
  *     {"line":"checkpoint","step":I,"t_ns":T,"ns":D}                             between windows
  *         a run that is killed now continues with step I; writing took D ns.
  *     {"line":"sampler","readings":N,"cpu_ns":C,"late_p50_ns":A,"late_p99_ns":B,"late_max_ns":M,

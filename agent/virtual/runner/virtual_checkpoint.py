@@ -31,22 +31,24 @@ class VirtualCheckpoint:
         except (OSError, UnicodeError):
             words = []
         try:
-            magic, identity, steps, measured_ns, wall_s = words
+            magic, identity, mask, steps, measured_ns, wall_s = words
             before = int(steps), int(measured_ns), float(wall_s)
         except ValueError:
             raise self._refusal("is damaged") from None
         if (magic, identity) != (_MAGIC, self.identity):
-            raise self._refusal("belongs to another workload, processor or number of threads")
+            raise self._refusal("belongs to another workload or number of threads")
         lost_ns = max(round((self.phone.wall_time() - before[2]) * 1e9), 0)
         record: RunnerRecord = {"line": "resume", "step": before[0], "t_ns": self.phone.uptime_ns()}
-        return before[0], before[1], {**record, "same_cores": True, "lost_ns": lost_ns}
+        same_cores = mask == f"{self.process.mask:x}"
+        return before[0], before[1], {**record, "same_cores": same_cores, "lost_ns": lost_ns}
 
     def write_if_due(self, steps: int, measured_ns: int) -> RunnerRecord | None:
         """Write the file if the last one is old enough; return the record "checkpoint"."""
         now = self.phone.model_clock.now
         if now - self.written_at < self.every_s:
             return None
-        words = (_MAGIC, self.identity, steps, measured_ns, self.phone.wall_time())
+        progress = (steps, measured_ns, self.phone.wall_time())
+        words = (_MAGIC, self.identity, f"{self.process.mask:x}", *progress)
         try:
             self.phone.tree.write(self.path, " ".join(map(str, words)).encode(), self.process.uid)
         except OSError as error:

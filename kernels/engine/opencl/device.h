@@ -40,6 +40,7 @@ struct device_facts {
     int64_t build_ns, copy_ns;
     int programs, tuned, fallbacks;
     int recorded;   /* parts of a step that are one command each */
+    uint64_t hash;  /* of what decides its results: device, driver, kernels, sizes of launches */
     char note[160]; /* why command buffers are not used, where the driver has them; or empty */
 };
 

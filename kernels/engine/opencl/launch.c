@@ -65,7 +65,9 @@ static cl_handle build_program(struct launcher *to, const char *file) {
                       session->kernels, name, os_error_text());
             return NULL;
         }
+        session->facts.hash = hash_bytes(session->facts.hash, source[count], size[count]);
     }
+    session->facts.hash = hash_bytes(session->facts.hash, to->defines, to->defines_length);
     int64_t start = now_ns();
     cl_handle program =
         session->cl.CreateProgramWithSource(session->context, count, source, size, &status);
@@ -281,6 +283,8 @@ bool add_launch(struct launcher *to, const char *file, const char *entry, struct
         }
     }
     session->launches++;
+    session->facts.hash = hash_bytes(session->facts.hash, launch->size, sizeof launch->size);
+    session->facts.hash = hash_bytes(session->facts.hash, launch->group, sizeof launch->group);
     return check_group(to, launch, entry);
 }
 

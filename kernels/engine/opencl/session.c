@@ -36,6 +36,10 @@ bool session_open(struct session *session, const struct device_settings *setting
     }
     struct opencl_device *device = &session->facts.device;
     *device = devices[settings->number];
+    const char *const names[] = {device->platform, device->name, device->version, device->driver};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        session->facts.hash = hash_bytes(session->facts.hash, names[i], strlen(names[i]));
+    }
     session->kernels = settings->kernels;
     session->kernel = settings->kernel;
     session->context = session->cl.CreateContext(NULL, 1, &device->id, NULL, NULL, &status);
