@@ -138,7 +138,7 @@ def watch_runner(
         raise
     if output.fault is not None:
         if output.fault.code == CHECKPOINT_FAULT and spec.checkpoint:
-            phone.shell(["rm", "-f", spec.checkpoint])
+            phone.shell(["rm", "-rf", spec.checkpoint])
             why = safe_text(output.fault.text.partition(";")[0], 200)
             raise PhoneTrouble(f"{why}; it was removed, and the next attempt begins at step 0")
         raise_runner_fault(output.fault, has_measured=bool(output.windows))
@@ -278,13 +278,19 @@ class _RunWatcher:
             )
         self._check_disk()
         kind = self._kind_of_exit()
-        if self._spec.checkpoint and issubclass(kind, Killed | DiesLater):
+        if self._spec.checkpoint and (
+            issubclass(kind, Killed | DiesLater) or self._has_checkpoint(self._spec.checkpoint)
+        ):
             raise TrainingKilled(f"the training was killed at step {self._output.steps_end}")
         # The watchdog does not end with a runner that crashes.
         watchdog = self._phone.shell(["pgrep", "-f", f"watchdog {LANE_DIR}"])
         if kind is not Killed and watchdog.status == 1:  # guard: adbd-kills-children
             raise ProcessesKilled
         raise kind(f"the runner exited without a final record: {self._stderr_tail()}")
+
+    def _has_checkpoint(self, path: str) -> bool:
+        """Whether this run has trained before, so that it can start."""
+        return self._phone.shell(["test", "-e", path]).status == 0
 
     def _kind_of_exit(self) -> type[FarmError]:
         """Why the runner exited: out of memory, before the first step, or in the middle."""

@@ -16,7 +16,7 @@ from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.launch.launch_files import prepare_checkpoint, surplus_checkpoints
 from agent.launch.launch_spec import LaunchSpec
-from agent.launch.runner_process import write_plan
+from agent.launch.runner_process import watch_runner, write_plan
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME, LANE_DIR, lane_file
@@ -34,13 +34,13 @@ from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import bind
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.condition import Condition, Launch, Protocol
-from workloads.protocol.faults import Blame, FaultKind
+from workloads.protocol.faults import Blame, FaultKind, TrainingKilled
 from workloads.protocol.messages import split_into_chunks
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import ControlLevel, CoreSet, choose_cores
 from workloads.protocol.stage import Stage
 from workloads.protocol.telemetry import unpack_telemetry
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import ReasonCode, Validity
 
 
 def test_a_cold_run_yields_a_valid_report(phone: Phone, context: LaneContext) -> None:
@@ -341,6 +341,20 @@ def test_a_damaged_checkpoint_is_removed_and_the_run_is_repeated(
     assert phone.shell(["test", "-e", checkpoint]).status == 1
 
 
+def test_a_training_with_a_checkpoint_that_ends_at_once_was_killed(phone: Phone) -> None:
+    checkpoint = f"{HOME}/checkpoint-tr-{0:016x}.0"
+    cores = choose_cores(phone.facts, "big4")
+    launch = Condition().launch
+    spec = LaunchSpec("runner", bind("mlp-4", {}), cores, launch, (), checkpoint=checkpoint)
+    phone.shell_checked(["rm", "-rf", LANE_DIR])
+    phone.shell_checked(["mkdir", "-p", LANE_DIR])
+    write_plan(phone, spec)
+    phone.push(b"of an earlier attempt", checkpoint)
+    with pytest.raises(TrainingKilled, match="killed at step 0"):
+        watch_runner(phone, spec, 2**22 - 1, None, lambda _: None, lambda _: None)
+    phone.shell_checked(["rm", checkpoint])
+
+
 def test_a_killed_training_continues_from_its_checkpoint(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
@@ -365,6 +379,7 @@ def test_a_killed_training_continues_from_its_checkpoint(
     assert metrics["resume_lost_s"] > 0
     assert report.verdict is not None
     assert report.verdict.validity is Validity.VALID, report.verdict.reasons
+    assert ReasonCode.CONTINUED in {reason.code for reason in report.verdict.reasons}
     assert phone.shell(["test", "-e", checkpoint]).status == 1
 
 
