@@ -39,6 +39,18 @@ def loss_curve(windows: Sequence[StepWindow]) -> list[LossPoint]:
     return points
 
 
+def _loss_at(
+    steps: float, windows: Sequence[StepWindow], curve: Sequence[LossPoint]
+) -> float | None:
+    """The loss after a number of steps; None: not reached, or before or right after a resume."""
+    reached = next((point for point in curve if point.steps >= steps), None)
+    window = next((each for each in windows if each.first < steps <= each.first + each.n), None)
+    if reached is None or window is None:
+        return None
+    is_resumed, end = windows[0].first > 0, window.first + window.n
+    return None if is_resumed and reached.steps != end else reached.loss
+
+
 def loss_values(run: RunObservation) -> Iterator[tuple[str, float | None]]:
     """Yield the loss at the token budget, and what the target loss took; nothing if not reached."""
     tokens, windows = run.claimed.cost.tokens_per_step, run.output.windows
@@ -47,9 +59,8 @@ def loss_values(run: RunObservation) -> Iterator[tuple[str, float | None]]:
     yield "tokens_trained", float(tokens * (windows[-1].first + windows[-1].n))
     condition, curve = run.condition, loss_curve(windows)
     budget = condition.token_budget
-    if budget is not None and windows[0].first * tokens < budget:
-        at_budget = (point.loss for point in curve if point.steps * tokens >= budget)
-        yield "loss_at_budget", next(at_budget, None)
+    if budget is not None:
+        yield "loss_at_budget", _loss_at(budget / tokens, windows, curve)
     # What happened before a resume is not in this report.
     if condition.target_loss is None or run.output.resume is not None:
         return

@@ -1,7 +1,7 @@
 """The metrics of a run, computed from its observation. Pure.
 
 A family of metrics that this phone does not offer yields nothing, and no metric is derived across
-families.
+families. A run that continued from a checkpoint has no metric of what happened before it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -105,7 +105,8 @@ def _step_times(run: RunObservation) -> Values:
         last = [window for window in windows if window.t_ns + window.ns > end - MINUTE_NS]
         yield "first_minute_step_ms", median_step_ms(first)
         yield "last_minute_step_ms", median_step_ms(last)
-        yield "sustained_speed_ratio", median_step_ms(first) / median_step_ms(last)
+        if run.output.resume is None:
+            yield "sustained_speed_ratio", median_step_ms(first) / median_step_ms(last)
     if run.steady_from_ns is not None:
         yield "time_to_steady_s", (run.steady_from_ns - run.output.windows[0].t_ns) / 1e9
 
@@ -218,15 +219,16 @@ def _cpu_gpu_correlation(run: RunObservation) -> float | None:
 
 
 def _training_results(run: RunObservation) -> Values:
-    if run.output.resume is not None:
-        yield "resume_lost_s", run.output.resume.lost_ns / 1e9
-    if run.claimed.done.first_step_ns is not None:
+    resume, evaluations = run.output.resume, run.output.evaluations
+    if resume is not None and resume.lost_ns is not None:
+        yield "resume_lost_s", resume.lost_ns / 1e9
+    if resume is None and run.claimed.done.first_step_ns is not None:
         yield "first_step_ms", run.claimed.done.first_step_ns / 1e6
     yield "loss_first", run.claimed.done.loss_first
     yield "loss_last", run.claimed.done.loss_last
-    if run.output.evaluations:
-        yield "accuracy_first", run.output.evaluations[0].accuracy
-        yield "accuracy_last", run.output.evaluations[-1].accuracy
+    if evaluations:
+        yield "accuracy_first", evaluations[0].accuracy if resume is None else None
+        yield "accuracy_last", evaluations[-1].accuracy
 
 
 def _memory(run: RunObservation) -> Values:
@@ -250,9 +252,10 @@ def _energy(run: RunObservation) -> Values:
     if energy_j is None or not steps:
         return
     step_j = energy_j / steps
-    yield "energy_j", energy_j
-    if run.idle_w is not None:
-        yield "energy_net_j", energy_j - run.idle_w * seconds
+    if run.output.resume is None:
+        yield "energy_j", energy_j
+        if run.idle_w is not None:
+            yield "energy_net_j", energy_j - run.idle_w * seconds
     yield "energy_per_step_mj", 1000 * step_j
     samples = run.claimed.cost.samples_per_step
     if samples:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from math import inf
 
+from agent.collect.runner_output import ResumeRecord
 from agent.judge.evidence_rules import (
     check_own_time,
     check_power,
@@ -36,7 +37,7 @@ from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FIXED
-from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
+from workloads.protocol.verdict import Reason, ReasonCode, ReasonValue, Validity, Verdict
 from workloads.text import safe_text
 
 SEVERITY = (Validity.VOID, Validity.SUSPECT, Validity.VALID)
@@ -44,6 +45,7 @@ PINNED_SHARE_MIN = 0.98
 LOWERED_SHARE_MAX = 0.05  # a limit is reported some readings after it took effect
 START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the first step
 LENGTH_TOLERANCE = 0.98
+CONTINUED_SHARE_MIN = 0.5  # of a run: the phone was cool again when it continued
 UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
 SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
 OTHER_CORES_BUSY_PCT_MAX, OTHER_CORES_TOTAL_PCT_MAX = 30.0, 45.0  # of the busiest one, of all
@@ -162,14 +164,27 @@ def _frozen_c(run: RunObservation) -> float | None:
 
 def check_length(run: RunObservation) -> Iterator[Reason]:
     """Enough steps were measured for long enough; what was measured before a resume counts."""
-    launch, done = run.condition.launch, run.claimed.done
-    seconds = run.span_s if run.output.resume is None else done.ns / 1e9
+    launch, done, resume = run.condition.launch, run.claimed.done, run.output.resume
+    windows_ns = sum(window.ns for window in run.output.windows)
+    seconds = run.span_s + (max(done.ns - windows_ns, 0) / 1e9 if resume is not None else 0.0)
     if done.steps < launch.steps:
         yield Reason.suspect(ReasonCode.TOO_FEW_STEPS, steps=done.steps, requested=launch.steps)
     if seconds < LENGTH_TOLERANCE * min(launch.seconds, launch.max_seconds):
         yield Reason.void(ReasonCode.TOO_SHORT, seconds=seconds, requested_s=launch.seconds)
-    if (resume := run.output.resume) is not None:
-        yield Reason.remark(ReasonCode.CONTINUED, step=resume.step, seconds=run.span_s)
+    if resume is not None:
+        yield from _check_continuation(run, resume)
+
+
+def _check_continuation(run: RunObservation, resume: ResumeRecord) -> Iterator[Reason]:
+    """Most of the run was measured after it continued from a checkpoint, on the same cores."""
+    limit_s = CONTINUED_SHARE_MIN * run.claimed.done.ns / 1e9
+    values: dict[str, ReasonValue] = {"step": resume.step, "seconds": run.span_s}
+    if run.span_s < limit_s:
+        yield Reason.suspect(ReasonCode.CONTINUED, **values, limit=limit_s)
+    else:
+        yield Reason.remark(ReasonCode.CONTINUED, **values)
+    if not resume.same_cores:
+        yield Reason.remark(ReasonCode.CONTINUED_ON_OTHER_CORES, step=resume.step)
 
 
 def check_steady_state(run: RunObservation) -> Iterator[Reason]:

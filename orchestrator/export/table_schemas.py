@@ -179,7 +179,7 @@ def _ops(
     seed: int, run: MeasuredRun, ops: tuple[OpRow, ...], parameters: ParameterKinds
 ) -> TableBlock:
     run_values = _run_values(seed, run, parameters)
-    shared = [*run_values, _source(run, "step_ms"), _source(run, "energy_j")]
+    shared = [*run_values, _source(run, "step_ms"), _source(run, "energy_per_step_mj")]
     rows = [
         (
             *(op.name, op.kind, op.steps, _round(op.ms), _round(op.share), op.readings),

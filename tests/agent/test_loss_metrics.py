@@ -88,3 +88,5 @@ def test_a_resumed_run_has_no_time_to_a_loss_and_counts_all_tokens() -> None:
     assert "time_to_loss_s" not in found
     passed = metrics_of(later, resumed=True, token_budget=70 * TOKENS)
     assert "loss_at_budget" not in passed, "the budget was reached before the resume"
+    soon = metrics_of(later, resumed=True, token_budget=84 * TOKENS)
+    assert "loss_at_budget" not in soon, "too few steps for a mean since the resume"

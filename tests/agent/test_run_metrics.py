@@ -13,6 +13,7 @@ from agent.collect.runner_output import (
     DoneRecord,
     EvaluationRecord,
     MemoryRecord,
+    ResumeRecord,
     SamplerRecord,
     StepWindow,
     TraceRecord,
@@ -189,6 +190,16 @@ def test_a_long_run_compares_its_first_and_last_minute() -> None:
     metrics = values(a_run(output=slowing))
     assert metrics["first_minute_step_ms"] == pytest.approx(10.0)
     assert metrics["last_minute_step_ms"] == pytest.approx(15.0)
+
+
+def test_a_run_that_continued_has_no_metric_of_the_whole_run() -> None:
+    slowing = output_of(windows(*[10.0] * 3000, *[15.0] * 2000))
+    done = DONE.model_copy(update={"first_step_ns": S})
+    run = a_run(output=slowing, claimed=ClaimedWork(COST, done, 5, Source.PHONE))
+    whole = values(run).keys()
+    slowing.resume = ResumeRecord(step=7, t_ns=0, same_cores=True, lost_ns=None)
+    missing = whole - values(run).keys()
+    assert missing == {"sustained_speed_ratio", "first_step_ms", "energy_j", "energy_net_j"}
 
 
 def test_medians_weight_steps_not_windows() -> None:

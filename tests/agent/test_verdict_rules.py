@@ -205,14 +205,20 @@ def with_done(
 
 
 def test_what_was_measured_before_a_resume_counts_for_the_length() -> None:
-    for total_s, expected in ((8.1, Validity.VALID), (2.5, Validity.VOID)):
+    for measured_s, total_s, expected in (
+        (5.0, 8.1, Validity.VALID),
+        (2.0, 2.5, Validity.VOID),
+        (2.0, 8.1, Validity.SUSPECT),  # too little of it was measured after the resume
+    ):
         run = with_done(ns=int(total_s * 1e9))
-        output = output_of([a_window(2.0)])
-        output.resume = ResumeRecord(step=9, t_ns=0, same_cores=True, lost_ns=0)
+        output = output_of([a_window(measured_s)])
+        output.resume = ResumeRecord(step=9, t_ns=0, same_cores=False, lost_ns=0)
         verdict = judge(replace(run, output=output))
         assert verdict.validity is expected
-        (remark,) = (each for each in verdict.reasons if each.code is ReasonCode.CONTINUED)
-        assert "of step 9; times, heat and energy are of the 2 s since then" in remark.text
+        reasons = {reason.code: reason for reason in verdict.reasons}
+        text = f"of step 9; times, heat and energy are of the {measured_s:.0f} s since then"
+        assert text in reasons[ReasonCode.CONTINUED].text
+        assert reasons[ReasonCode.CONTINUED_ON_OTHER_CORES].validity is Validity.VALID
 
 
 @pytest.mark.parametrize(

@@ -156,13 +156,15 @@ METRICS: dict[str, MetricKind] = {
     ),
     "first_step_ms": _time(
         "ms",
-        "time from the start of the runner to the end of its first step, warm-up included",
+        "time from the start of the runner to the end of its first step, warm-up included; absent "
+        "in a run that continued from a checkpoint",
         "end of the first step - first record",
     ),
     "resume_lost_s": _time(
         "s",
         "time lost by the last kill of a run that continued from a checkpoint",
-        "continued - last checkpoint, by the phone's wall clock",
+        "continued - last checkpoint; after a restart by the phone's wall clock, absent if it was "
+        "set back",
     ),
     "tokens_trained": _time(
         "",
@@ -187,7 +189,8 @@ METRICS: dict[str, MetricKind] = {
     ),
     "sustained_speed_ratio": _time(
         "",
-        "speed in the last minute divided by the speed in the first minute",
+        "speed in the last minute divided by the speed in the first minute; absent in a run that "
+        "continued from a checkpoint",
         "first_minute_step_ms / last_minute_step_ms",
         higher_is_better=True,
     ),
@@ -288,7 +291,7 @@ METRICS: dict[str, MetricKind] = {
     "accuracy_first": MetricKind(
         "",
         "learning",
-        "accuracy at the first evaluation",
+        "accuracy at the first evaluation; absent in a run that continued from a checkpoint",
         "correct samples / all samples",
         higher_is_better=True,
     ),
@@ -343,7 +346,8 @@ METRICS: dict[str, MetricKind] = {
         "J",
         "energy of the whole phone during the run, from battery and charging port; "
         "of a board, from its input rail; with grade rapl, of the processor package alone; "
-        "with grade rails, of the phone's metered rails",
+        "with grade rails, of the phone's metered rails; absent in a run that continued from a "
+        "checkpoint",
         "trapezoidal sum of battery current * voltage + port current * voltage; "
         "or of the input rail's power; or the increase of the counters",
     ),

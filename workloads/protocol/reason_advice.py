@@ -32,6 +32,7 @@ REASON_ADVICE = {
     "not_steady": "The phone needs longer than 40 minutes, or the room changed; try again.",
     "too_few_steps": "Write `steps_min: 20`, which allows it 600 s, or use a smaller batch size.",
     "too_short": f"{_REPEATED} If it recurs, see `farm trial logs`.",
+    "continued_on_other_cores": _REMARK,
     "continued": "For the speed of a hot phone, use runs without an interruption.",
     "phone_slept": f"{_REPEATED} If it recurs, keep the phone on a charger that keeps it awake.",
     "other_cores_busy": "Remove apps, or wait until the phone has finished its updates.",

@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     TOO_FEW_STEPS = "too_few_steps"
     TOO_SHORT = "too_short"
     CONTINUED = "continued"
+    CONTINUED_ON_OTHER_CORES = "continued_on_other_cores"
     # Disturbances
     PHONE_SLEPT = "phone_slept"
     OTHER_CORES_BUSY = "other_cores_busy"
@@ -202,6 +203,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the run continued from a checkpoint of step {step}; times, heat and energy are of the "
         "{seconds:.0f} s since then"
     ),
+    ReasonCode.CONTINUED_ON_OTHER_CORES: "the run used other cores before step {step}",
     ReasonCode.PHONE_SLEPT: "the phone was suspended for {seconds:.1f} s of the run",
     ReasonCode.OTHER_CORES_BUSY: "other work kept the unused cores {busy_pct:.0f} % busy",
     ReasonCode.OWN_CORES_SHARED: "other work took {busy_pct:.0f} % of the run's own cores",
@@ -321,6 +323,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.CPU_TIME_LOW: "{limit:.0%}",
     ReasonCode.POWER_CHANGED: "±{limit:.0%}",
     ReasonCode.SAMPLING_GAP: "{limit:.1f} s",
+    ReasonCode.CONTINUED: "{limit:.0f} s",
     ReasonCode.READINGS_LOST: "{limit:.0%}",
     ReasonCode.BODY_WARMED: "{limit:.1f} °C",
     ReasonCode.PHONE_SLEPT: "{limit:.1f} s",
@@ -349,6 +352,7 @@ REASON_MOMENTS: dict[ReasonCode, str] = {
     ReasonCode.BODY_WARMED: "by the end",
     ReasonCode.TOO_FEW_STEPS: "at the end",
     ReasonCode.TOO_SHORT: "at the end",
+    ReasonCode.CONTINUED_ON_OTHER_CORES: "before the checkpoint",
     ReasonCode.NOT_STEADY: "until the end",
     ReasonCode.CANARY_CHANGED: "after the run",
     ReasonCode.CANARY_DRIFTED: "before the run",
