@@ -240,9 +240,10 @@ class AdbServer:
         with translate_adb_errors(f"phone at {address}"):
             connection = self._dial(deadline)
             try:
-                connection.send_command(f"host:tport:serial:{address}")
+                # Not host:tport, which servers before 1.0.41 do not have:
+                # https://github.com/openatx/adbutils/issues/145
+                connection.send_command(f"host:transport:{address}")
                 connection.check_okay()
-                connection.read_exact(8)  # the transport's id
                 connection.send_command(name)
                 connection.check_okay()
             except BaseException:

@@ -10,13 +10,14 @@ from agent.phone.phone_paths import HOME
 from agent.phone.shell_command import ShellCommand, ShellResult
 from kernels.runner_builds import RunnerBuild
 from workloads.protocol.base import WireModel
-from workloads.protocol.faults import BadOutput
+from workloads.protocol.faults import BadOutput, PhoneTrouble
 from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import OpenCLFacts
 from workloads.text import safe_text
 
 MIB = 2**20
 NAME_MAX = 128
+NOT_EXECUTED = 126  # status of a shell that may not execute a file, or cannot
 
 
 class OpenCLInfo(WireModel):
@@ -103,7 +104,15 @@ def install_working_runner(
 
 def read_runner_info(phone: Phone, path: str, deadline: Deadline | None = None) -> RunnerInfo | str:
     """Read the runner's info; a sentence if there is no runner for this phone yet."""
-    result = phone.shell([path, "info"], deadline)
+    result, executable = phone.shell_batch(
+        [ShellCommand([path, "info"]), ShellCommand(["test", "-x", path])], deadline
+    )
+    if result.status == NOT_EXECUTED and executable.status != 0:
+        folder = path.rpartition("/")[0]
+        raise PhoneTrouble(
+            f"{phone.address} does not execute files in {folder}; "
+            "mount its file system without noexec"
+        )
     try:
         record = json.loads(result.text.strip().splitlines()[-1])
         if record["line"] == "fault":

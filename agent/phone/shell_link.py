@@ -111,9 +111,11 @@ class ShellLink:
                 data = content[start : start + _SYNC_DATA_BYTES]
                 parts.append(_SYNC.pack(b"DATA", len(data)) + data)
             parts.append(_SYNC.pack(b"DONE", int(time.time())))
-            for part in parts:
-                sync.settimeout(_remaining(deadline))
-                sync.sendall(part)
+            # A phone that cannot write the file says why, and old ones close at once.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                for part in parts:
+                    sync.settimeout(_remaining(deadline))
+                    sync.sendall(part)
             status, length = _SYNC.unpack(_read(sync, _SYNC.size, deadline))
             if status != b"OKAY":
                 reason = _read(sync, min(length, 1024), deadline) if status == b"FAIL" else status

@@ -113,6 +113,12 @@ def test_a_runner_that_breaks_its_contract_is_named(phone: Phone) -> None:
         read_runner_info(phone, "/system/bin/ls")
 
 
+def test_a_file_system_without_execution_is_named(phone: Phone) -> None:
+    phone.push(runner_for(phone.facts.abi).content, "/sdcard/runner", mode=0o755)
+    with pytest.raises(PhoneTrouble, match="noexec"):
+        read_runner_info(phone, "/sdcard/runner")
+
+
 def test_a_phone_without_a_runner_is_reported(phone: Phone) -> None:
     phone.push(b"#!/system/bin/sh\n" + PLACEHOLDER, "/data/local/tmp/farmhand/none", mode=0o755)
     error = read_runner_info(phone, "/data/local/tmp/farmhand/none")

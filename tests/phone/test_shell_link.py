@@ -252,3 +252,24 @@ def phone_pid(phone: Phone) -> int:
     status = phone.read_nodes(["/proc/self/status"])["/proc/self/status"]
     line = next(line for line in status.splitlines() if line.startswith("PPid"))
     return int(line.split()[1])
+
+
+@pytest.mark.parametrize("drains", [True, False], ids=["new", "old"])
+def test_a_full_phone_says_why_it_does_not_take_a_file(drains: bool) -> None:
+    """adbd of Android 8 and newer reads the rest of the file; older ones close at once."""
+    ours, theirs = socket.socketpair()
+
+    def refuse() -> None:
+        theirs.recv(64)
+        reason = b"write failed: No space left on device"
+        theirs.sendall(struct.pack("<4sI", b"FAIL", len(reason)) + reason)
+        while drains and theirs.recv(1 << 20):
+            pass
+        theirs.close()
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    link = ShellLink("here", lambda *_: ours)
+    with pytest.raises(ShellFailed, match="No space left on device"):
+        link.send_file(bytes(8 << 20), "/data/local/tmp/x", 0o644, Deadline.after(10))
+    thread.join()
