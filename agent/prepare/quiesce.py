@@ -27,6 +27,7 @@ from workloads.text import safe_text
 
 SDK_DEXOPT_COMMAND = 34  # Android 14: the background optimiser has its own command
 DEXOPT_PROPERTY = "pm.dexopt.disable_bg_dexopt"
+_NO_SERVICE, _NO_COMMAND = 20, 127  # status of `cmd` without the service; of a shell
 LEVEL_FULL = "100"  # of a switch that is a level: charging stops above it
 # Since Android 7 the shell may allow itself to count its own cycles, as profilers do
 # (AOSP, sepolicy commit 38ac77e4: "expose control over unpriv perf access to shell").
@@ -129,13 +130,28 @@ def _setting_steps(phone: Phone, lists: Sequence[ShellResult]) -> Iterator[Quiet
         if result.status == 0:
             pairs = (line.partition("=") for line in result.text.splitlines())
             values |= {f"{namespace} {name}": safe_text(value, 200) for name, _, value in pairs}
-    if not values:  # the framework has not started yet, or there is none
+    if not values:
+        check_framework(lists)
         return
     for setting in quiet_settings(phone.address):
         old = values.get(setting.key, UNSET)
         if old != setting.value:
             change = ReversibleChange(kind=ChangeKind.SETTING, key=setting.key, old=old)
             yield QuietStep(change, setting.put_command())
+
+
+def check_framework(lists: Sequence[ShellResult]) -> None:
+    """Fail if the framework refuses to answer; it may not have started yet, or there is none.
+
+    SELinux keeps the root shell of some variants of KernelSU from calling it:
+    https://github.com/SukiSU-Ultra/SukiSU-Ultra/issues/303
+    """
+    for result in lists:
+        if result.status not in {0, _NO_SERVICE, _NO_COMMAND}:
+            raise ShellFailed(
+                f"the settings of Android cannot be read: {safe_text(result.text, 80)}; if `su` is "
+                "the cause, allow its shell to call services, or deny root to the shell"
+            )
 
 
 def charging_steps(charging: ChargingSwitch, present: str) -> Iterator[QuietStep]:

@@ -7,8 +7,14 @@ import pytest
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
+from agent.phone.shell_command import ShellResult
 from agent.prepare.charge import BatteryLevel, is_charged
-from agent.prepare.quiesce import COUNTER_PROPERTY, QUIET_SETTINGS, charging_steps
+from agent.prepare.quiesce import (
+    COUNTER_PROPERTY,
+    QUIET_SETTINGS,
+    charging_steps,
+    check_framework,
+)
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.lane_harness import (
@@ -20,7 +26,7 @@ from tests.agent.lane_harness import (
 )
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.protocol.condition import Condition
-from workloads.protocol.faults import BatteryLow, Blame, FaultKind
+from workloads.protocol.faults import BatteryLow, Blame, FaultKind, ShellFailed
 from workloads.protocol.phone_facts import ChargingSwitch
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import ReasonCode, Validity
@@ -104,6 +110,14 @@ def test_charging_returns_to_what_the_owner_had_set(
     switch: ChargingSwitch, present: str, restored: list[str]
 ) -> None:
     assert [step.change.old for step in charging_steps(switch, present)] == restored
+
+
+def test_a_root_shell_that_may_not_call_the_framework_is_named() -> None:
+    refused = ShellResult(254, "cmd: Failure calling service settings: Failed transaction\n")
+    with pytest.raises(ShellFailed, match="Failed transaction"):
+        check_framework([refused])
+    check_framework([ShellResult(20, "cmd: Can't find service: settings\n"), ShellResult(0, "")])
+    check_framework([ShellResult(127, "sh: settings: not found\n")])
 
 
 def test_a_run_waits_until_a_low_battery_is_charged(lane_harness: LaneHarness) -> None:
