@@ -111,7 +111,7 @@ class ShellLink:
                 data = content[start : start + _SYNC_DATA_BYTES]
                 parts.append(_SYNC.pack(b"DATA", len(data)) + data)
             parts.append(_SYNC.pack(b"DONE", int(time.time())))
-            # A phone that cannot write the file says why, and old ones close at once.
+            # A phone that cannot write the file gives the reason, and old ones close at once.
             with suppress(BrokenPipeError, ConnectionResetError):
                 for part in parts:
                     sync.settimeout(_remaining(deadline))

@@ -255,7 +255,7 @@ def phone_pid(phone: Phone) -> int:
 
 
 @pytest.mark.parametrize("drains", [True, False], ids=["new", "old"])
-def test_a_full_phone_says_why_it_does_not_take_a_file(drains: bool) -> None:
+def test_a_full_phone_gives_the_reason(drains: bool) -> None:
     """adbd of Android 8 and newer reads the rest of the file; older ones close at once."""
     ours, theirs = socket.socketpair()
 
