@@ -14,6 +14,7 @@ from workloads.text import safe_text
 LINE_BYTES_MAX = 65536
 WINDOWS_MAX = 4096
 TRACE_STAMPS_MAX = 500_000  # of all traced steps together
+CHECKPOINTS_MAX = 100_000  # one per second for a day
 EVALUATIONS_MAX = 4096
 INT_MAX = 2**63 - 1
 
@@ -171,6 +172,14 @@ class ResumeRecord(RunnerRecord):
     lost_ns: Count | None = Field(description="None: the phone's clock was set back")
 
 
+class CheckpointRecord(RunnerRecord):
+    """A checkpoint was written between two windows."""
+
+    step: Count
+    t_ns: Count
+    ns: Count
+
+
 class FaultRecord(RunnerRecord):
     """The final record of a failed run."""
 
@@ -200,6 +209,7 @@ class RunnerOutput:
         self.windows: list[StepWindow] = []
         self.traces: list[TraceRecord] = []
         self.evaluations: list[EvaluationRecord] = []
+        self.checkpoints: list[CheckpointRecord] = []
         self.sampler: SamplerRecord | None = None
         self.done: DoneRecord | None = None
         self.resume: ResumeRecord | None = None
@@ -257,8 +267,8 @@ class RunnerOutput:
         match kind:
             case "memory" | "input" | "device" | "resume" if not self.windows:
                 self._take_before_windows(kind, members)
-            case "checkpoint":
-                pass  # the next launch says where it continues
+            case "checkpoint" if len(self.checkpoints) < CHECKPOINTS_MAX:
+                self.checkpoints.append(parse_record(CheckpointRecord, members))
             case "window" if self.sampler is None:
                 self._take_window(parse_record(StepWindow, members))
             case "trace":

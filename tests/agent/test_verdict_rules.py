@@ -8,7 +8,7 @@ import pytest
 from agent.collect.cpu_usage import CYCLES
 from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
-from agent.collect.runner_output import DoneRecord, ResumeRecord
+from agent.collect.runner_output import CheckpointRecord, DoneRecord, ResumeRecord
 from agent.judge.disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
 from agent.judge.verdict_rules import is_reference, judge
@@ -219,6 +219,24 @@ def test_what_was_measured_before_a_resume_counts_for_the_length() -> None:
         text = f"of step 9; times, heat and energy are of the {measured_s:.0f} s since then"
         assert text in reasons[ReasonCode.CONTINUED].text
         assert reasons[ReasonCode.CONTINUED_ON_OTHER_CORES].validity is Validity.VALID
+
+
+def test_the_time_of_checkpoints_between_windows_is_accounted_for() -> None:
+    second = 10**9
+    first = a_window(5.0)
+    output = output_of([first, first.model_copy(update={"first": 100, "t_ns": 6 * second})])
+    output.checkpoints = [
+        CheckpointRecord(step=100, t_ns=5 * second, ns=second),
+        CheckpointRecord(step=200, t_ns=11 * second, ns=9 * second),  # after the last window
+    ]
+    assert ReasonCode.TIME_MISMATCH not in codes_of(an_observation(output=output))
+    output.checkpoints.pop(0)
+    assert ReasonCode.TIME_MISMATCH in codes_of(an_observation(output=output))
+
+
+def codes_of(run: RunObservation) -> set[ReasonCode]:
+    """Judge a run and return the codes of its reasons."""
+    return {reason.code for reason in judge(run).reasons}
 
 
 @pytest.mark.parametrize(
