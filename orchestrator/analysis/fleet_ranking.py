@@ -62,6 +62,7 @@ class UnrankedReason(StrEnum):
 
     NO_VALID_RUN = "no valid run"
     COARSE_GAUGE = "gauge too coarse"
+    NOT_REPORTED = "not reported"
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,15 @@ class UnrankedPhone:
     soc: str
     suspect: int
     void: int
+    valid: int = 0
     coarse_runs: int = 0  # valid runs whose value is too coarse for a ranking
 
     @property
     def reason(self) -> UnrankedReason:
         """Why it is not ranked."""
-        return UnrankedReason.COARSE_GAUGE if self.coarse_runs else UnrankedReason.NO_VALID_RUN
+        if self.coarse_runs:
+            return UnrankedReason.COARSE_GAUGE
+        return UnrankedReason.NOT_REPORTED if self.valid else UnrankedReason.NO_VALID_RUN
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
         else:
             facts = members[0].facts
             coarse = sum(run.valid and metric in run.metrics for run in members)
-            counts = _excluded_counts(members)
+            counts = (*_excluded_counts(members), sum(run.valid for run in members))
             unranked.append(UnrankedPhone(phone, facts.model, facts.soc, *counts, coarse))
     return FleetGroup(case, condition, _rank(rows, metric), tuple(unranked))
 

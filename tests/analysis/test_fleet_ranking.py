@@ -102,6 +102,13 @@ def test_a_phone_without_a_valid_run_is_listed() -> None:
     assert group.unranked == expected
 
 
+def test_a_phone_that_does_not_report_the_metric_says_so() -> None:
+    runs = [measured("a", 1.0, energy_j=3.0), measured("b", 1.0)]
+    (group,) = compare_fleet(runs, "energy_j").groups
+    (phone,) = group.unranked
+    assert (phone.phone, phone.reason) == ("b", UnrankedReason.NOT_REPORTED)
+
+
 def test_a_cell_without_the_metric_is_not_listed() -> None:
     assert compare_fleet([measured("a", 1.0)], "energy_j").groups == ()
 

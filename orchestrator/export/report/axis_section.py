@@ -171,8 +171,10 @@ def _points(data: ReportData, groups: Sequence[FleetGroup], unit: str) -> list[A
         for phone in group.unranked:
             own = data.cell_runs(phone.phone, group.case, group.condition)
             left_out = count_verdicts(own).left_out
-            why = "coarse" if phone.coarse_runs else "void" if left_out.void else "suspect"
-            tip = phone.reason.value if phone.coarse_runs else left_out.text
+            why, tip = "void" if left_out.void else "suspect", left_out.text
+            if phone.valid:
+                why = "coarse" if phone.coarse_runs else "not reported"
+                tip = phone.reason.value
             mark = CellMark(None, f"{data.names[phone.phone]}: {tip}", why=why)
             points.append(AxisPoint(settings, phone.phone, mark, group.case.name))
     return points + _failed_points(data)
