@@ -143,7 +143,7 @@ class ProcessesKilled(PhoneTrouble):
 
 
 class TrainingKilled(PhoneTrouble):
-    """the phone killed the training; the next attempt continues from its checkpoint"""
+    """the phone killed the training; free its memory, or allow more attempts with 'retry'"""
 
 
 class ShellFailed(PhoneTrouble):
