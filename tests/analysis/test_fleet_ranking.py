@@ -102,7 +102,7 @@ def test_a_phone_without_a_valid_run_is_listed() -> None:
     assert group.unranked == expected
 
 
-def test_a_phone_that_does_not_report_the_metric_says_so() -> None:
+def test_a_phone_that_does_not_report_the_metric_is_listed_with_this_reason() -> None:
     runs = [measured("a", 1.0, energy_j=3.0), measured("b", 1.0)]
     (group,) = compare_fleet(runs, "energy_j").groups
     (phone,) = group.unranked
