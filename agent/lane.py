@@ -15,7 +15,7 @@ from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, 
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput, median_step_ms
-from agent.collect.shell_view import ShellView, ViewsAroundRun, look_at_phone
+from agent.collect.shell_view import ShellView, ViewsAroundRun, read_shell_view
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
@@ -98,7 +98,7 @@ class _Lane:
                 queries = [snapshot_command(phone), *quiet_queries(phone)]
                 taken = take_phone(phone, job.fence, self.context.host, build, queries)
                 snapshot = record_snapshot(phone, taken.answers[0].text)
-                is_old = restore_leftovers(phone, self.context.state_dir, True, taken.leftovers)
+                is_stale = restore_leftovers(phone, self.context.state_dir, True, taken.leftovers)
             with stage(Stage.INSTALL):
                 runner = install_runner(phone, build, digest=taken.runner_digest)
             with stage(Stage.WATCHDOG):
@@ -106,9 +106,9 @@ class _Lane:
                 self.session.begin(runner, taken.boot_id)
             with stage(Stage.CHARGE):
                 show = self.context.status.show_snapshot
-                is_old |= charge_battery(phone, job.condition, stage.sleep, show, snapshot)
+                is_stale |= charge_battery(phone, job.condition, stage.sleep, show, snapshot)
             with stage(Stage.QUIESCE):
-                quiesce(phone, self.session.journal, () if is_old else taken.answers[1:])
+                quiesce(phone, self.session.journal, () if is_stale else taken.answers[1:])
             with stage(Stage.PREPARE):
                 probe, spec = self._prepare(runner, cores)
             with stage(Stage.COOL):
@@ -160,7 +160,7 @@ class _Lane:
     def _run(self, probe: RunProbe, spec: LaunchSpec) -> tuple[ProbeSnapshot, RunnerOutput]:
         phone, sleep = self.phone, self.stages.sleep
         self.session.check()
-        self.view_before = look_at_phone(phone)
+        self.view_before = read_shell_view(phone)
         phone.cooling.finish_trace()
         is_external = spec.case.manifest is not None
         launch = launch_program if is_external else launch_runner
@@ -194,7 +194,7 @@ class _Lane:
             remembered_idle_w={memory.idle_meter: memory.idle_w},
             rails=rails,
             resting_rails_w=self.resting_rails_w,
-            views=ViewsAroundRun(self.view_before, look_at_phone(phone)),
+            views=ViewsAroundRun(self.view_before, read_shell_view(phone)),
             usual_limits_khz=memory.limits_khz,
             earlier_step_ms=memory.step_ms.get(work, ()),
             earlier_step_mj={meter: memory.step_mj.get(f"{work} {meter}", ()) for meter in METERS},

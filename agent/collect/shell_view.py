@@ -109,7 +109,7 @@ class ViewsAroundRun:
 NO_VIEWS = ViewsAroundRun()
 
 
-def look_at_phone(phone: Phone) -> ShellView:
+def read_shell_view(phone: Phone) -> ShellView:
     """Look at a phone; a rooted phone and a computer show more by their nodes."""
     provenance = phone.facts.provenance
     source = provenance.time.source if provenance and provenance.time else None

@@ -1,6 +1,6 @@
 """Cooldown: wait until a phone rests at its start temperature, and no longer.
 
-A phone that is cool but still caps its clocks (a warm body, a cautious vendor) is not ready.
+A phone that is cool but still caps its clocks, because its body is warm, is not ready.
 
 A missing, frozen or implausible sensor fails the attempt: a run without a known start temperature
 never counts. Limits are seconds of the phone's clock; only sleeping is in host time.
@@ -54,7 +54,7 @@ class KeepWaiting(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """Waiting longer is useless."""
+    """The attempt fails with this error: waiting longer would not help."""
 
     error: ConditionUnmet
 
@@ -96,7 +96,7 @@ def _decide_with_good_sensor(
     condition: Condition,
     prediction: TimeToCool | None,
 ) -> CoolEnough | KeepWaiting:
-    """Decide once it is known that the sensor works and the time is not up."""
+    """Decide with a sensor that works, while there is time left."""
     now, target_c = readings[-1], _limit_c(condition)
     pause_s = min(max(waited_s / 10, 2.0), 15.0)
     if now.temp_c <= target_c and samples[-1].capped:  # guard: throttled-phone-waits

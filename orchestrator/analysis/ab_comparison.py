@@ -62,7 +62,7 @@ class UnclearReason(TextEnum):
 
 
 class ComparisonScope(StrEnum):
-    """Which phones a row speaks of."""
+    """The phones for which a row holds."""
 
     THESE_PHONES = "these phones only"
     SUCH_PHONES = "phones like these"

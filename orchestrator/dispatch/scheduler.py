@@ -249,7 +249,7 @@ class Scheduler:
     def _unconfirmed_runs(
         self, heartbeats: Sequence[HostHeartbeat], moment: float
     ) -> dict[RunId, str]:
-        """Return the runs whose report is on its way, with their host; not forever."""
+        """Return the runs whose report is on its way, with their host, for a limited time."""
         named = {run: beat.host for beat in heartbeats for run in beat.unconfirmed}
         since = self._unconfirmed_at
         self._unconfirmed_at = {run: since.get(run, moment) for run in named}
