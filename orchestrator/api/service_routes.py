@@ -41,18 +41,6 @@ ENROL_BYTES_MAX = 16 * 1024
 EVENT_INTERVAL_S = 0.5
 # A body must arrive at this rate, after some seconds for its beginning.
 BODY_RATE_MIN, BODY_GRACE_S = 5_000.0, 30.0
-STATUS = {
-    ErrorKind.INVALID_REQUEST: 400,
-    ErrorKind.INVALID_FILE: 422,
-    ErrorKind.UNREACHABLE: 503,
-    ErrorKind.NOTHING_MATCHES: 404,
-    ErrorKind.REFUSED: 409,
-    ErrorKind.TIMED_OUT: 504,
-    ErrorKind.NOT_AUTHENTICATED: 401,
-    ErrorKind.NOT_PERMITTED: 403,
-    ErrorKind.TOO_LARGE: 413,
-    ErrorKind.BUG: 500,
-}
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 TABLE_FORMATS = ("csv", "jsonl", "parquet")
 NO_TEXT = b"\\u0000"  # in JSON; PostgreSQL refuses the character
@@ -94,7 +82,7 @@ def _refusal(status: int, text: str) -> App:
 async def _explain(_: Request, error: Exception) -> Response:
     if isinstance(error, FarmError):
         kind = error_kind(error)
-        return _error(STATUS[kind], kind, safe_text(error, 2000, lines=True))
+        return _error(kind.http_status, kind, safe_text(error, 2000, lines=True))
     text = f"this is a bug: {type(error).__name__}; the log of the API has the details"
     return _error(500, ErrorKind.BUG, text)
 

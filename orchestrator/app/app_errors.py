@@ -5,6 +5,7 @@ The command line turns kinds into exit codes.
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Self
 
 from workloads.protocol.faults import (
     BadFile,
@@ -49,18 +50,27 @@ class TooMuchData(InvalidRequest):
 
 
 class ErrorKind(Enum):
-    """What kind of error an operation ended with."""
+    """What kind of error an operation ended with: its code, HTTP status and exit code."""
 
-    INVALID_REQUEST = "invalid_request"
-    INVALID_FILE = "invalid_file"
-    UNREACHABLE = "unreachable"
-    NOTHING_MATCHES = "nothing_matches"
-    REFUSED = "refused"
-    TIMED_OUT = "timed_out"
-    NOT_AUTHENTICATED = "not_authenticated"
-    NOT_PERMITTED = "not_permitted"
-    TOO_LARGE = "too_large"
-    BUG = "bug"
+    INVALID_REQUEST = "invalid_request", 400, 2
+    INVALID_FILE = "invalid_file", 422, 3
+    UNREACHABLE = "unreachable", 503, 4
+    NOTHING_MATCHES = "nothing_matches", 404, 6
+    REFUSED = "refused", 409, 7
+    TIMED_OUT = "timed_out", 504, 8
+    NOT_AUTHENTICATED = "not_authenticated", 401, 10
+    NOT_PERMITTED = "not_permitted", 403, 11
+    TOO_LARGE = "too_large", 413, 2
+    BUG = "bug", 500, 1
+
+    http_status: int
+    exit_code: int
+
+    def __new__(cls, code: str, http_status: int = 0, exit_code: int = 0) -> Self:
+        kind = object.__new__(cls)
+        kind._value_ = code
+        kind.http_status, kind.exit_code = http_status, exit_code
+        return kind
 
 
 def error_kind(error: FarmError) -> ErrorKind:

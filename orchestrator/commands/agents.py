@@ -1,6 +1,5 @@
 """`farm agent list|drain|undrain`: the hosts of the lab. `farm agent run` is in agent/cli.py."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,9 @@ from orchestrator.commands.common import (
     json_option,
     lab_option,
     print_change,
-    print_json,
-    print_list,
+    print_items,
     reason_option,
 )
-from orchestrator.commands.exit_codes import NOTHING
 
 if TYPE_CHECKING:
     from orchestrator.app.control_hosts import HostSummary
@@ -38,9 +35,6 @@ def list_agents(lab_folder: Path, as_json: bool) -> int:
     from orchestrator.app.control_hosts import list_hosts
 
     hosts = list_hosts(connect(lab_folder))
-    if as_json:
-        print_json([asdict(host) for host in hosts])
-        return 0 if hosts else NOTHING
     rows = [
         (
             *(host.host, host.state, host.phones, host.busy),
@@ -50,7 +44,7 @@ def list_agents(lab_folder: Path, as_json: bool) -> int:
         for host in hosts
     ]
     headings = ("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", "REASON")
-    return print_list(headings, rows, "no host yet; add one with: farm agent run")
+    return print_items(hosts, as_json, headings, rows, "no host yet; add one with: farm agent run")
 
 
 def _texts(host: "HostSummary") -> list[str]:

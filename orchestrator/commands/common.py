@@ -6,10 +6,11 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -152,6 +153,20 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     for line in texts:
         table.add_row(*(Text(cell) for cell in line))
     console.print(table)
+
+
+def print_items(
+    items: Sequence[Any],
+    as_json: bool,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    if_empty: str,
+) -> int:
+    """Print dataclasses as JSON, or their rows as a table; return the exit code."""
+    if not as_json:
+        return print_list(headings, rows, if_empty)
+    print_json([asdict(item) for item in items])
+    return 0 if items else NOTHING
 
 
 def print_list(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> int:

@@ -1,6 +1,6 @@
 """Exit codes, which scripts rely on."""
 
-from orchestrator.app.app_errors import ErrorKind, error_kind
+from orchestrator.app.app_errors import error_kind
 from workloads.protocol.faults import FarmError
 
 FAILURES, NOTHING = 5, 6
@@ -22,19 +22,6 @@ MEANINGS = {
     130: "interrupted with Ctrl-C",
 }
 
-_CODES = {
-    ErrorKind.BUG: 1,
-    ErrorKind.INVALID_REQUEST: 2,
-    ErrorKind.INVALID_FILE: 3,
-    ErrorKind.UNREACHABLE: 4,
-    ErrorKind.NOTHING_MATCHES: 6,
-    ErrorKind.REFUSED: 7,
-    ErrorKind.TIMED_OUT: 8,
-    ErrorKind.NOT_AUTHENTICATED: 10,
-    ErrorKind.NOT_PERMITTED: 11,
-    ErrorKind.TOO_LARGE: 2,
-}
-
 
 def exit_code(error: FarmError) -> int:
-    return _CODES[error_kind(error)]
+    return error_kind(error).exit_code

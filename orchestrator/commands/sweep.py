@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
+from orchestrator.commands.common import connect, json_option, lab_option, print_items, print_json
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.commands.exit_codes import NOTHING
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
 from orchestrator.commands.training_view import feasible
 from workloads.input_file import TEXT_BYTES_MAX, read_input
@@ -156,9 +155,6 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
     from orchestrator.app.control_sweeps import list_sweeps
 
     sweeps = list_sweeps(connect(lab_folder))
-    if as_json:
-        print_json([asdict(item) for item in sweeps])
-        return 0 if sweeps else NOTHING
     headings = (
         *("SWEEP", "NAME", "STATE", "OWNER", "PRIORITY", "SUBMITTED"),
         *("TRIALS", "RUNS", "DONE", "FAILED", "LEFT"),
@@ -173,7 +169,8 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         )
         for item in sweeps
     ]
-    return print_list(headings, rows, "no sweep yet; queue one with: farm sweep submit FILE")
+    if_empty = "no sweep yet; queue one with: farm sweep submit FILE"
+    return print_items(sweeps, as_json, headings, rows, if_empty)
 
 
 @sweep.command()

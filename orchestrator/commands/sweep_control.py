@@ -3,7 +3,6 @@
 Every change prints what it changed and how to undo it, and is recorded in the audit log.
 """
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -15,13 +14,11 @@ from orchestrator.commands.common import (
     json_option,
     lab_option,
     print_change,
-    print_json,
-    print_list,
+    print_items,
     reason_option,
     yes_option,
 )
 from orchestrator.commands.completion import complete_sweep
-from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import value_option
 from workloads.text import safe_text
 
@@ -118,9 +115,6 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> in
     from orchestrator.app.control_sweeps import list_audit
 
     entries = list_audit(connect(lab_folder), target, limit)
-    if as_json:
-        print_json([asdict(entry) for entry in entries])
-        return 0 if entries else NOTHING
     rows = [
         (
             f"{entry.occurred_at:%Y-%m-%d %H:%M:%S}",
@@ -131,7 +125,7 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> in
     ]
     about = f" of {safe_text(target)}" if target else ""
     headings = ("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO", "REASON")
-    return print_list(headings, rows, f"no change{about} is recorded")
+    return print_items(entries, as_json, headings, rows, f"no change{about} is recorded")
 
 
 @click.command()

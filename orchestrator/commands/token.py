@@ -12,10 +12,9 @@ from orchestrator.commands.common import (
     json_option,
     lab_option,
     print_change,
+    print_items,
     print_json,
-    print_list,
 )
-from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import FiniteRange, value_option
 
 
@@ -92,9 +91,6 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
     from orchestrator.app.manage_tokens import list_tokens
 
     tokens = list_tokens(connect(lab_folder))
-    if as_json:
-        print_json([asdict(item) for item in tokens])
-        return 0 if tokens else NOTHING
     now = datetime.now(UTC)
     rows = [
         (
@@ -105,7 +101,8 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         for item in tokens
     ]
     headings = ("TOKEN", "PERSON", "ROLE", "EXPIRES (UTC)", "STATE")
-    return print_list(headings, rows, "no token yet; add one with: farm token add NAME")
+    if_empty = "no token yet; add one with: farm token add NAME"
+    return print_items(tokens, as_json, headings, rows, if_empty)
 
 
 @token.command()

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
+from orchestrator.commands.common import connect, json_option, lab_option, print_items, print_json
 from orchestrator.commands.completion import complete_phone, complete_sweep
-from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import value_option
 from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.protocol.verdict import Validity
@@ -62,14 +61,12 @@ def list_all(
     verdict = Validity(state) if state in VERDICTS else None
     wanted = RunState(state) if state and verdict is None else None
     trials = list_trials(connect(lab_folder), name, limit + 1, wanted, phone, verdict)
-    if as_json:
-        print_json([asdict(item) for item in trials[:limit]])
-        return 0 if trials else NOTHING
-    rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in trials[:limit]]
-    if len(trials) > limit:
+    shown = trials[:limit]
+    rows = [(item.id, item.phone, item.label, _counts(item), item.note) for item in shown]
+    if len(trials) > limit and not as_json:
         click.echo(f"There are more than {limit} trials; use --limit to list more.", err=True)
     headings = ("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE")
-    return print_list(headings, rows, f"no trial of {safe_text(name)} matches")
+    return print_items(shown, as_json, headings, rows, f"no trial of {safe_text(name)} matches")
 
 
 @trial.command()
