@@ -8,7 +8,7 @@ where it is displayed.
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
@@ -47,6 +47,12 @@ def natural_sort_key(text: str) -> tuple[tuple[int, str], ...]:
     return tuple(
         (int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(text)
     )
+
+
+def list_text(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 class TextEnum(StrEnum):

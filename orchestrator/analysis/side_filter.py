@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.analysis.measurements import TrialSeries
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
-from workloads.text import natural_sort_key, safe_text
+from workloads.text import list_text, natural_sort_key, safe_text
 
 VALUES_SHOWN = 8
 
@@ -117,10 +117,9 @@ def why_no_match(side: SideFilter, trials: Sequence[TrialSeries]) -> str:
         )
         if not values:
             return f"unknown key '{safe_text(key)}'; use one of {', '.join(filter_keys(trials))}"
-        more = f" and {len(values) - VALUES_SHOWN} more" if len(values) > VALUES_SHOWN else ""
-        shown = ", ".join(safe_text(value, 64) for value in values[:VALUES_SHOWN])
+        shown = list_text([safe_text(value, 64) for value in values], VALUES_SHOWN)
         wanted = f"{safe_text(key)}={safe_text(pattern)}"
-        return f"no trial with metrics has {wanted}; {safe_text(key)} is one of {shown}{more}"
+        return f"no trial with metrics has {wanted}; {safe_text(key)} is one of {shown}"
     return f"no trial with metrics matches all of '{safe_text(side.text)}'; remove a KEY=VALUE"
 
 

@@ -20,7 +20,7 @@ from orchestrator.app.phone_state_text import (
     state_badge,
 )
 from orchestrator.decisions.states import RunState
-from workloads.text import safe_text
+from workloads.text import list_text, safe_text
 
 IDLE_S = 60.0  # the lab is not polled longer than this after the last reader has left
 EVENTS_SHOWN = 30
@@ -187,11 +187,6 @@ def _problems(
     snapshot: LabSnapshot, names: Mapping[str, str], now: datetime
 ) -> list[tuple[str, str, str]]:
     return [
-        (title, text, _listed(phones))
+        (title, text, list_text([safe_text(phone, 60) for phone in phones], PHONES_NAMED))
         for title, text, phones in group_problems(snapshot, names, now)
     ]
-
-
-def _listed(phones: Sequence[str]) -> str:
-    more = f" and {len(phones) - PHONES_NAMED} more" if len(phones) > PHONES_NAMED else ""
-    return ", ".join(safe_text(phone, 60) for phone in phones[:PHONES_NAMED]) + more

@@ -13,6 +13,7 @@ from workloads.catalogue import launch_for, workload_of
 from workloads.memory_budget import needed_bytes
 from workloads.protocol.condition import STEPS_MAX_S, Launch
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.text import list_text
 from workloads.units import count_text
 
 USABLE_SHARE = 0.9  # of the memory; no phone gives a program more
@@ -70,8 +71,7 @@ def limit_warnings(
         steps = launch.steps - shortage.figure
         warnings.setdefault(text, []).append(f"{phone} (about {steps:.0f})")
     for text, names in warnings.items():
-        more = f" and {len(names) - PHONES_SHOWN} more" if len(names) > PHONES_SHOWN else ""
-        yield f"{text}: {', '.join(names[:PHONES_SHOWN])}{more}"
+        yield f"{text}: {list_text(names, PHONES_SHOWN)}"
 
 
 def _by_phone(

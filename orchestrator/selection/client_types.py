@@ -6,7 +6,7 @@ from enum import StrEnum
 from orchestrator.selection.client_estimate import Estimate
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import ControlLevel
-from workloads.text import TextEnum
+from workloads.text import TextEnum, list_text
 
 NAMED_MAX = 8  # phones that a text lists
 
@@ -99,9 +99,7 @@ class MissingData:
     @property
     def text(self) -> str:
         """The gap as text."""
-        more = len(self.phones) - NAMED_MAX
-        names = ", ".join(self.phones[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-        return self.gap.text.format(names)
+        return self.gap.text.format(list_text(self.phones, NAMED_MAX))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,10 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
+    func,
     inspect,
     make_url,
+    select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
@@ -246,6 +248,12 @@ def schema_version(connection: Connection) -> str | None:
         return None
     version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return None if version is None else str(version)
+
+
+def count_rows(connection: Connection, table: Table, *where: Any) -> int:
+    """Count the rows of a table that meet some conditions."""
+    counted = select(func.count()).select_from(table).where(*where)
+    return int(connection.execute(counted).scalar_one())
 
 
 def as_utc(moment: datetime) -> datetime:

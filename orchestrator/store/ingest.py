@@ -22,7 +22,7 @@ from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, count_rows
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
@@ -188,8 +188,7 @@ def _store_announcement(
             entry = AuditEntry(datetime.now(UTC), host, "move", facts.serial, *where, undo=None)
             record_automatic(connection, entry)
         return
-    own = select(func.count()).select_from(phone).where(phone.c.host == host)
-    if connection.execute(own).scalar_one() >= HOST_PHONES_MAX:
+    if count_rows(connection, phone, phone.c.host == host) >= HOST_PHONES_MAX:
         result.refused.append((host, f"it has announced more than {HOST_PHONES_MAX} phones"))
         return
     # A phone remembers the highest fence it has seen. The first fence is the time, so a new store

@@ -4,11 +4,11 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
 from orchestrator.decisions.health import Health, HealthState
 from orchestrator.decisions.states import RunState
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, count_rows
 from orchestrator.store.operator_change import (
     Actor,
     ChangeText,
@@ -45,9 +45,7 @@ def _set_drained(
         if row is None and known is None:
             shown = safe_text(name)
             raise InvalidRequest(f"there is no host '{shown}'; 'farm agent list' shows all")
-        leased = (run.c.host == name, run.c.state == RunState.LEASED)
-        count = select(func.count()).select_from(run).where(*leased)
-        running = connection.execute(count).scalar_one()
+        running = count_rows(connection, run, run.c.host == name, run.c.state == RunState.LEASED)
         finish = f"; {count_text(running, 'running run')} will finish" if running else ""
 
         def apply() -> None:
@@ -128,8 +126,7 @@ def retire(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChan
     def plan(connection: Connection) -> PlannedChange:
         row = _phone_row(connection, serial)
         waiting = (run.c.phone == serial, run.c.state.in_((RunState.QUEUED, RunState.BLOCKED)))
-        count = connection.execute(select(func.count()).select_from(run).where(*waiting))
-        runs = count.scalar_one()
+        runs = count_rows(connection, run, *waiting)
         skipped = f"; {count_text(runs, 'waiting run')} skipped" if runs else ""
         state = HealthState(Health.RETIRED, safe_text(reason, 400))
 

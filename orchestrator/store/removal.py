@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, delete, exists, func, select, update
+from sqlalchemy import Connection, Select, delete, exists, func, select, update
 
 from orchestrator.decisions.states import RunState
 from orchestrator.store.audit_log import AuditEntry, record_audit
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, count_rows
 from orchestrator.store.operator_change import (
     Actor,
     ChangeText,
@@ -70,7 +70,7 @@ def remove_sweep(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
 
     def plan(connection: Connection) -> PlannedChange:
         pinned = connection.execute(select(sweep.c.pinned).where(sweep.c.id == sweep_id)).scalar()
-        left = _count(connection, run, (run.c.sweep == sweep_id, run.c.state.in_(UNFINISHED)))
+        left = count_rows(connection, run, run.c.sweep == sweep_id, run.c.state.in_(UNFINISHED))
         if pinned:
             raise InvalidRequest(f"{sweep_id} is pinned; first: farm sweep unpin {sweep_id}")
         if left:
@@ -78,8 +78,8 @@ def remove_sweep(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
             raise InvalidRequest(
                 f"{sweep_id} has {runs_left} left; first: farm sweep cancel {sweep_id}"
             )
-        runs = _count(connection, run, (run.c.sweep == sweep_id,))
-        reports = _count(connection, report, (report.c.trial.in_(_trials([sweep_id])),))
+        runs = count_rows(connection, run, run.c.sweep == sweep_id)
+        reports = count_rows(connection, report, report.c.trial.in_(_trials([sweep_id])))
         counts = f"{count_text(runs, 'run')} and {count_text(reports, 'report')}"
         return PlannedChange(
             {"runs": runs, "reports": reports, "stored": True},
@@ -186,8 +186,3 @@ def _digests(sweeps: Sequence[str]) -> Select[Any]:
     )
     named = select(report.c.telemetry).where(report.c.trial.in_(_trials(sweeps)))
     return named.where(report.c.telemetry.not_in(of_others))
-
-
-def _count(connection: Connection, table: Table, where: Sequence[Any]) -> int:
-    query = select(func.count()).select_from(table).where(*where)
-    return int(connection.execute(query).scalar_one())

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
 from orchestrator.decisions.states import PausedBy, RunState, SweepState
 from orchestrator.store import crashes
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, count_rows
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.operator_change import (
     Actor,
@@ -102,8 +102,7 @@ def cancel(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
         row = _sweep_row(connection, sweep_id)
         waiting = _count(connection, sweep_id, WAITING)
         to_stop = (run.c.sweep == sweep_id, run.c.state == RunState.LEASED, ~run.c.cancel_requested)
-        count = select(func.count()).select_from(run).where(*to_stop)
-        running = connection.execute(count).scalar_one()
+        running = count_rows(connection, run, *to_stop)
         dropped = f"; {count_text(waiting, 'queued run')} dropped" if waiting else ""
         stopped = f"; {count_text(running, 'running run')} will be stopped" if running else ""
 
@@ -189,8 +188,7 @@ def _sweep_row(connection: Connection, sweep_id: str) -> Any:
 
 
 def _count(connection: Connection, sweep_id: str, states: Collection[RunState]) -> int:
-    in_state = (run.c.sweep == sweep_id, run.c.state.in_(states))
-    return connection.execute(select(func.count()).select_from(run).where(*in_state)).scalar_one()
+    return count_rows(connection, run, run.c.sweep == sweep_id, run.c.state.in_(states))
 
 
 def _set_state(

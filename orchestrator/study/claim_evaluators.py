@@ -28,6 +28,7 @@ from orchestrator.study.evidence import (
 )
 from orchestrator.study.study_catalogue import Query, QueryKind, format_number
 from workloads.protocol.metrics import Provenance
+from workloads.units import count_text
 
 SHOWN_MAX = 6
 
@@ -81,12 +82,8 @@ def evaluate_ratio(query: Query, evidence: StudyEvidence, phone: str) -> ClaimRe
     ordered = sorted(ratios, key=lambda name: ratios[name].value or 0.0)
     low, high = ratios[ordered[0]].value or 0.0, ratios[ordered[-1]].value or 0.0
     ends = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
-    return ClaimResult(
-        min(ratio.n for ratio in ratios.values()),
-        weakest_provenance(ratio.provenance for ratio in ratios.values()),
-        range=(low, high),
-        detail=f"{ends}, n = {len(ratios)}",
-    )
+    detail = f"{ends}, n = {len(ratios)}"
+    return ClaimResult(*_basis(ratios.values()), range=(low, high), detail=detail)
 
 
 def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -94,8 +91,7 @@ def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> Cl
     first = _estimate(query.metric, query.where | query.first, evidence, phone)
     second_metric = query.second_metric or query.metric
     second = _estimate(second_metric, query.where | query.second, evidence, phone)
-    provenance = weakest_provenance((first.provenance, second.provenance))
-    return ClaimResult(min(first.n, second.n), provenance, first.value - second.value)
+    return ClaimResult(*_basis((first, second)), first.value - second.value)
 
 
 def evaluate_best_setting(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -115,9 +111,7 @@ def evaluate_pareto_front(query: Query, evidence: StudyEvidence, phone: str) -> 
         if not front or second[name].value < second[front[-1]].value:
             front.append(name)
     estimates = [values[name] for values in (first, second) for name in front]
-    provenance = weakest_provenance(estimate.provenance for estimate in estimates)
-    n = min(estimate.n for estimate in estimates)
-    return ClaimResult(n, provenance, label=", ".join(front))
+    return ClaimResult(*_basis(estimates), label=", ".join(front))
 
 
 def evaluate_largest_below(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -127,12 +121,10 @@ def evaluate_largest_below(query: Query, evidence: StudyEvidence, phone: str) ->
         for name, estimate in _along_axis(query, query.metric, evidence, phone).items()
     }
     below = [size for size in estimates if estimates[size].value <= (query.limit or math.inf)]
-    provenance = weakest_provenance(estimate.provenance for estimate in estimates.values())
-    n = min(estimate.n for estimate in estimates.values())
     tried = f"of {', '.join(map(str, sorted(estimates)))}"
     if not below:
-        return ClaimResult(n, provenance, label=f"none {tried}")
-    return ClaimResult(n, provenance, float(max(below)), detail=tried)
+        return ClaimResult(*_basis(estimates.values()), label=f"none {tried}")
+    return ClaimResult(*_basis(estimates.values()), float(max(below)), detail=tried)
 
 
 def evaluate_breakdown(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -140,11 +132,7 @@ def evaluate_breakdown(query: Query, evidence: StudyEvidence, phone: str) -> Cla
     shares = _along_axis(query, query.metric, evidence, phone)
     ordered = sorted(shares, key=lambda name: -shares[name].value)
     shown = [f"{name} {100 * shares[name].value:.0f} %" for name in ordered[:SHOWN_MAX]]
-    return ClaimResult(
-        min(share.n for share in shares.values()),
-        weakest_provenance(share.provenance for share in shares.values()),
-        label=", ".join(shown),
-    )
+    return ClaimResult(*_basis(shares.values()), label=", ".join(shown))
 
 
 def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -212,12 +200,8 @@ def evaluate_rank_agreement(query: Query, evidence: StudyEvidence) -> ClaimResul
     if not taus:
         raise NoEvidence(Gap.TOO_FEW_PHONES, "needs at least two phones with the same values")
     estimates = [estimate for ranking in rankings for estimate in ranking.values()]
-    return ClaimResult(
-        min(estimate.n for estimate in estimates),
-        weakest_provenance(estimate.provenance for estimate in estimates),
-        sum(taus) / len(taus),
-        detail=f"{len(taus)} pair{'s' * (len(taus) > 1)} of rankings",
-    )
+    detail = f"{count_text(len(taus), 'pair')} of rankings"
+    return ClaimResult(*_basis(estimates), sum(taus) / len(taus), detail=detail)
 
 
 PHONE_EVALUATORS: dict[QueryKind, Callable[[Query, StudyEvidence, str], ClaimResult]] = {
@@ -309,12 +293,14 @@ def _half_rel(observation: Observation) -> float:
 def _ratio(first: _Estimate, second: _Estimate) -> ClaimResult:
     if second.value == 0:
         raise NoEvidence(Gap.ZERO_DIVISOR, "the divisor is zero")
-    return ClaimResult(
-        min(first.n, second.n),
-        weakest_provenance((first.provenance, second.provenance)),
-        first.value / second.value,
-        math.hypot(first.half_rel, second.half_rel),
-    )
+    half_rel = math.hypot(first.half_rel, second.half_rel)
+    return ClaimResult(*_basis((first, second)), first.value / second.value, half_rel)
+
+
+def _basis(parts: Iterable[_Estimate | ClaimResult]) -> tuple[int, Provenance]:
+    """Return the fewest runs and the weakest provenance of what a result is computed from."""
+    known = list(parts)
+    return min(part.n for part in known), weakest_provenance(part.provenance for part in known)
 
 
 def _along_axis(

@@ -14,7 +14,7 @@ from orchestrator.sweepfile.yaml_nodes import (
     ProblemList,
     ScalarNode,
 )
-from workloads.text import safe_text
+from workloads.text import list_text, safe_text
 from workloads.units import parse_duration
 
 Value = TypeVar("Value", bound=str | int)
@@ -267,5 +267,4 @@ def _hint(wrong: str, known: Collection[str]) -> str:
 def _one_of(words: Collection[str]) -> str:
     if len(words) == 2:
         return " or ".join(words)
-    first, rest = list(words)[:LISTED_MAX], len(words) - LISTED_MAX
-    return f"one of {', '.join(first)}" + (f" and {rest} more" if rest > 0 else "")
+    return f"one of {list_text(list(words), LISTED_MAX)}"

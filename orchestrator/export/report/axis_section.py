@@ -116,7 +116,7 @@ def axis_section(data: ReportData) -> Section:
     if plan is not None:
         rest = [axis for axis in axes if axis not in (plan.first, plan.second)]
         for title, value_title, points in _questions(data, plan):
-            for card in _cards(data, plan, rest, (title, value_title), points):
+            for card in _AxisFigures(data, plan, title, value_title).cards(rest, points):
                 figures += 1
                 cards += [card] if figures <= FIGURES_MAX else []
     names = ", ".join(axis.plain_title for axis in axes)
@@ -198,91 +198,83 @@ def _mark_of(row: FleetRow, unit: str) -> CellMark:
     return CellMark(row.median, metric_text(row, unit), low, high, source=str(row.provenance))
 
 
-def _cards(
-    data: ReportData,
-    plan: PicturePlan,
-    rest: Sequence[CellAxis],
-    titles: tuple[str, str],
-    points: Sequence[AxisPoint],
-) -> Iterator[Card]:
-    """Yield one figure per combination of the axes that the picture does not show."""
-    for values in product(*(axis.values for axis in rest)):
-        fixed = dict(zip((axis.name for axis in rest), values, strict=True))
-        own = [p for p in points if all(p.settings.get(k, v) == v for k, v in fixed.items())]
-        own = [point for point in own if plan.first.name in point.settings]
-        phones = sorted({point.phone for point in own}, key=data.names.__getitem__)
-        if not any(point.mark.value for point in own):
-            continue
-        for begin in range(0, len(phones), PANELS_MAX):
-            chosen = phones[begin : begin + PANELS_MAX]
-            shown = [point for point in own if point.phone in chosen]
-            drawing = _draw(data, plan, titles[1], shown, chosen)
-            where = ", ".join(f"{a.plain_title}: {fixed[a.name]}" for a in rest)
-            over = " and ".join(a.plain_title for a in (plan.first, plan.second) if a)
-            workloads = {point.workload for point in shown}
-            part = f" ({begin + 1} to {begin + len(chosen)})" if len(phones) > PANELS_MAX else ""
-            title = f"{titles[0].capitalize()} over {over}{part}"
-            workload = workloads.pop() if len(workloads) == 1 else ""
-            yield Card(title, where, drawing, workload)
+@dataclass(frozen=True)
+class _AxisFigures:
+    """Draws one quantity over the axes of a plan."""
 
+    data: ReportData
+    plan: PicturePlan
+    title: str
+    value_title: str
 
-def _draw(
-    data: ReportData,
-    plan: PicturePlan,
-    value_title: str,
-    points: Sequence[AxisPoint],
-    phones: Sequence[str],
-) -> Drawing:
-    if plan.kind is PictureKind.LINES:
-        return _draw_lines(data, plan, value_title, points, phones)
-    first = _present_values(plan.first, points)
-    second = _present_values(plan.second, points) if plan.second else ("",)
-    panels = []
-    for phone in phones:
-        cells = {
-            (
-                second.index(point.settings.get(plan.second.name, "")) if plan.second else 0,
-                first.index(point.settings[plan.first.name]),
-            ): point.mark
-            for point in points
-            if point.phone == phone
-            and (plan.second is None or point.settings.get(plan.second.name) in second)
-        }
-        panels.append(CellPanel(data.names[phone], phone, cells))
-    names = CellNames(
-        plan.second.title if plan.second else "",
-        [str(value) for value in second],
-        plan.first.title,
-        [str(value) for value in first],
-        value_title,
-    )
-    draw = draw_heat_map if plan.kind is PictureKind.HEAT_MAP else draw_grouped_bars
-    return draw(f"{value_title} over {plan.first.title}", panels, names)
+    def cards(self, rest: Sequence[CellAxis], points: Sequence[AxisPoint]) -> Iterator[Card]:
+        """Yield one figure per combination of the axes that the picture does not show."""
+        plan, names = self.plan, self.data.names
+        over = " and ".join(axis.plain_title for axis in (plan.first, plan.second) if axis)
+        for values in product(*(axis.values for axis in rest)):
+            fixed = dict(zip((axis.name for axis in rest), values, strict=True))
+            own = [p for p in points if all(p.settings.get(k, v) == v for k, v in fixed.items())]
+            own = [point for point in own if plan.first.name in point.settings]
+            phones = sorted({point.phone for point in own}, key=names.__getitem__)
+            if not any(point.mark.value for point in own):
+                continue
+            where = ", ".join(f"{axis.plain_title}: {fixed[axis.name]}" for axis in rest)
+            for begin in range(0, len(phones), PANELS_MAX):
+                chosen = phones[begin : begin + PANELS_MAX]
+                shown = [point for point in own if point.phone in chosen]
+                workloads = {point.workload for point in shown}
+                end = begin + len(chosen)
+                part = f" ({begin + 1} to {end})" if len(phones) > PANELS_MAX else ""
+                title = f"{self.title.capitalize()} over {over}{part}"
+                workload = workloads.pop() if len(workloads) == 1 else ""
+                yield Card(title, where, self._draw(shown, chosen), workload)
+
+    def _draw(self, points: Sequence[AxisPoint], phones: Sequence[str]) -> Drawing:
+        plan = self.plan
+        label = f"{self.value_title} over {plan.first.title}"
+        if plan.kind is PictureKind.LINES:
+            return self._draw_lines(label, points, phones)
+        first = _present_values(plan.first, points)
+        second = _present_values(plan.second, points) if plan.second else ("",)
+        panels = []
+        for phone in phones:
+            cells = {
+                (
+                    second.index(point.settings.get(plan.second.name, "")) if plan.second else 0,
+                    first.index(point.settings[plan.first.name]),
+                ): point.mark
+                for point in points
+                if point.phone == phone
+                and (plan.second is None or point.settings.get(plan.second.name) in second)
+            }
+            panels.append(CellPanel(self.data.names[phone], phone, cells))
+        names = CellNames(
+            *(plan.second.title if plan.second else "", [str(value) for value in second]),
+            *(plan.first.title, [str(value) for value in first]),
+            self.value_title,
+        )
+        draw = draw_heat_map if plan.kind is PictureKind.HEAT_MAP else draw_grouped_bars
+        return draw(label, panels, names)
+
+    def _draw_lines(
+        self, label: str, points: Sequence[AxisPoint], phones: Sequence[str]
+    ) -> Drawing:
+        known = [point for point in points if point.mark.value and point.mark.value > 0]
+        numbers = sorted({float(point.settings[self.plan.first.name]) for point in known})
+        spread = build_axis(self.plan.first.title, numbers, log=numbers[0] > 0)
+        x = PlotAxis(spread.title, spread.low, spread.high, spread.log, tuple(numbers))
+        y = build_axis(self.value_title, [point.mark.value or 0.0 for point in known], log=True)
+        panels = [
+            Panel(self.data.names[phone], [s for s in _lines(self.plan, known, phone) if s.marks])
+            for phone in phones
+        ]
+        return draw_chart(label, panels, x, y)
 
 
 def _present_values(axis: CellAxis, points: Sequence[AxisPoint]) -> tuple[SettingValue, ...]:
     """Return the values of an axis that a figure shows; cells may be included or excluded."""
     present = {point.settings.get(axis.name) for point in points}
     return tuple(value for value in axis.values if value in present)
-
-
-def _draw_lines(
-    data: ReportData,
-    plan: PicturePlan,
-    value_title: str,
-    points: Sequence[AxisPoint],
-    phones: Sequence[str],
-) -> Drawing:
-    known = [point for point in points if point.mark.value and point.mark.value > 0]
-    numbers = sorted({float(point.settings[plan.first.name]) for point in known})
-    spread = build_axis(plan.first.title, numbers, log=numbers[0] > 0)
-    x = PlotAxis(spread.title, spread.low, spread.high, spread.log, tuple(numbers))
-    y = build_axis(value_title, [point.mark.value or 0.0 for point in known], log=True)
-    panels = [
-        Panel(data.names[phone], [s for s in _lines(plan, known, phone) if s.marks])
-        for phone in phones
-    ]
-    return draw_chart(f"{value_title} over {plan.first.title}", panels, x, y)
 
 
 def _lines(plan: PicturePlan, points: Sequence[AxisPoint], phone: str) -> Iterator[Series]:

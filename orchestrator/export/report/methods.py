@@ -15,7 +15,7 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.metrics import Source, metric_kind
 from workloads.protocol.reason_advice import REASON_ADVICE
-from workloads.text import safe_text
+from workloads.text import list_text, safe_text
 from workloads.units import format_duration
 
 PHONES_NAMED = 6
@@ -56,27 +56,21 @@ def verdict_head(data: ReportData) -> VerdictHead:
         rows.append(
             LeftOutRow(
                 *(reason.validity.value, reason.runs, reason.text),
-                _listed(phones),
+                list_text(sorted(phones), PHONES_NAMED),
                 remedy.replace("`", ""),
             )
         )
     for group in failures:
         named = {data.names[phone] for phone in group.phones}
         text = f"{group.name}: {group.text}"
-        row = LeftOutRow("failed", group.runs, text, _listed(named), _fault_advice(group.kind))
-        rows.append(row)
+        phones_text = list_text(sorted(named), PHONES_NAMED)
+        advice = _fault_advice(group.kind)
+        rows.append(LeftOutRow("failed", group.runs, text, phones_text, advice))
     counts = (
         *(("valid", verdicts.valid), ("suspect", verdicts.suspect), ("void", verdicts.void)),
         ("failed", sum(group.runs for group in failures)),
     )
     return VerdictHead(counts, tuple(rows))
-
-
-def _listed(phones: Iterable[str]) -> str:
-    names = sorted(phones)
-    return ", ".join(names[:PHONES_NAMED]) + (
-        f" and {len(names) - PHONES_NAMED} more" if len(names) > PHONES_NAMED else ""
-    )
 
 
 def _fault_advice(kind: FaultKind | None) -> str:
