@@ -76,7 +76,7 @@ def varying_axes(cells: Iterable[CellSettings]) -> tuple[CellAxis, ...]:
     for name in names:
         values = {cell[name] for cell in known if name in cell}
         if len(values) > 1 and not any(_determines(axis.name, name, known) for axis in found):
-            found.append(CellAxis(name, tuple(sorted(values, key=_value_order(name)))))
+            found.append(CellAxis(name, tuple(sorted(values, key=_ValueOrder(name in _CLOCKS)))))
     return tuple(found)
 
 
@@ -89,10 +89,6 @@ def _determines(first: str, second: str, cells: Sequence[CellSettings]) -> bool:
         elif second in cell:
             return False
     return all(len(values) == 1 for values in both.values())
-
-
-def _value_order(name: str) -> "_ValueOrder":
-    return _ValueOrder(name in _CLOCKS)
 
 
 @dataclass(frozen=True)

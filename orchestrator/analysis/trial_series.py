@@ -13,7 +13,6 @@ from orchestrator.analysis.measurements import (
     TrialSeries,
     weakest_provenance,
 )
-from workloads.protocol.metrics import Provenance
 from workloads.protocol.verdict import Validity
 
 
@@ -40,7 +39,6 @@ def _series(values: Sequence[MetricValue]) -> TrialSeries:
         elif value.value is not None:
             counted.append((value, value.value))
     provenances = {value.provenance for value, _ in counted if value.provenance is not None}
-    kinds = {(value.provenance, value.control, value.grade) for value, _ in counted}
     return TrialSeries(
         **vars(values[0].trial),
         metric=values[0].metric,
@@ -48,13 +46,14 @@ def _series(values: Sequence[MetricValue]) -> TrialSeries:
         blocks=tuple(value.block for value, _ in counted),
         times=tuple(value.started_at for value, _ in counted),
         provenance=weakest_provenance(provenances) if provenances else None,
-        kinds=frozenset(_kind(*kind) for kind in kinds),
+        kinds=frozenset(_kind(value) for value, _ in counted),
         left_out=left_out,
     )
 
 
-def _kind(provenance: Provenance | None, control: str, grade: str) -> MeasurementKind:
-    return MeasurementKind(provenance.source.value if provenance else "unknown", control, grade)
+def _kind(value: MetricValue) -> MeasurementKind:
+    source = value.provenance.source.value if value.provenance else "unknown"
+    return MeasurementKind(source, value.control, value.grade)
 
 
 def _exclusion(value: MetricValue) -> Exclusion | None:

@@ -95,7 +95,10 @@ def page_content(snapshot: LabSnapshot, now: datetime) -> tuple[PageContent, dic
         "age": round((now - view.at).total_seconds(), 1),
         "outage": snapshot.outage,
         "sweeps": [_sweep(item, snapshot) for item in (*view.sweeps, *view.others)],
-        "problems": _problems(snapshot, names, now),
+        "problems": [
+            (title, text, list_text([safe_text(phone, 60) for phone in phones], PHONES_NAMED))
+            for title, text, phones in group_problems(snapshot, names, now)
+        ],
         "hosts": _hosts(snapshot),
         "events": [
             [
@@ -181,12 +184,3 @@ def group_problems(
         if left_out.suspect or left_out.void:
             groups.append((left_out.counts, left_out.reason_text, []))
     return groups
-
-
-def _problems(
-    snapshot: LabSnapshot, names: Mapping[str, str], now: datetime
-) -> list[tuple[str, str, str]]:
-    return [
-        (title, text, list_text([safe_text(phone, 60) for phone in phones], PHONES_NAMED))
-        for title, text, phones in group_problems(snapshot, names, now)
-    ]

@@ -1,7 +1,6 @@
 """`farm agent list|drain|undrain`: the hosts of the lab. `farm agent run` is in agent/cli.py."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from orchestrator.commands.common import (
     print_items,
     reason_option,
 )
-
-if TYPE_CHECKING:
-    from orchestrator.app.control_hosts import HostSummary
 
 
 @click.group()
@@ -38,21 +34,14 @@ def list_agents(lab_folder: Path, as_json: bool) -> int:
     rows = [
         (
             *(host.host, host.state, host.phones, host.busy),
-            *(_offset(host.clock_offset_s), host.software),
-            "; ".join([host.drain_reason] * bool(host.drain_reason) + _texts(host)),
+            "" if host.clock_offset_s is None else f"{host.clock_offset_s:+.1f} s",
+            host.software,
+            "; ".join(filter(None, (host.drain_reason, *(item.text for item in host.problems)))),
         )
         for host in hosts
     ]
     headings = ("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", "REASON")
     return print_items(hosts, as_json, headings, rows, "no host yet; add one with: farm agent run")
-
-
-def _texts(host: "HostSummary") -> list[str]:
-    return [notice.text for notice in host.problems]
-
-
-def _offset(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:+.1f} s"
 
 
 @agent.command()

@@ -71,7 +71,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     from orchestrator.commands.exit_codes import FAILURES
     from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.tui.screenshot import print_screen, render_screenshot, write_svg
-    from orchestrator.tui.watch_loop import WatchOptions, is_live, print_json_events, run_watch
+    from orchestrator.tui.watch_loop import WatchOptions, is_live, print_events, run_watch
 
     lab = connect(lab_folder)
     lab.check()
@@ -97,7 +97,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 
     try:
         if as_json:
-            view = print_json_events(lab, sweep, is_finished_or_stuck)
+            view = print_events(lab, sweep, is_finished_or_stuck, as_json=True)
         else:  # on a screen, a key continues a sweep
             ends = is_finished if is_live() else is_finished_or_stuck
             view = run_watch(lab, options, ends, parse_phone_filter, ActionHandler(lab))

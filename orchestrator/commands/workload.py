@@ -21,7 +21,6 @@ from workloads.text import safe_text
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
     from workloads.catalogue import Case
-    from workloads.workload import Workload
 
 _WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_workload)
 
@@ -56,7 +55,11 @@ def list_workloads(as_json: bool) -> None:
             click.echo(line)
     else:
         rows = [
-            (name, item.study.name, _parameters(item), item.text)
+            (
+                *(name, item.study.name),
+                ", ".join(f"{p.name}={p.default}" for p in item.parameters) or "-",
+                item.text,
+            )
             for name, item in CATALOGUE.items()
         ]
         print_table(("WORKLOAD", "STUDY", "PARAMETERS", "WHAT IT DOES"), rows)
@@ -75,10 +78,6 @@ def _list_lines() -> Iterator[str]:
         yield ""
     yield f"Every training workload has an inference variant, e.g. resnet50{INFERENCE_SUFFIX}."
     yield "'farm workload show NAME' prints parameters, cost, memory and sources."
-
-
-def _parameters(item: "Workload") -> str:
-    return ", ".join(f"{p.name}={p.default}" for p in item.parameters) or "-"
 
 
 @workload.command()

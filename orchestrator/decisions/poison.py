@@ -51,11 +51,6 @@ def crash_in(report: Report) -> Crash | None:
     return Crash(report.phone, weight, str(fault))
 
 
-def crash_from_expired_lease(phone: str) -> Crash:
-    """Return the crash of an attempt whose lease expired without a report."""
-    return Crash(phone, SOFT_WEIGHT, "the lease expired")
-
-
 def poison_evidence(
     crashes: Iterable[Crash], others: Collection[OtherCrash] = ()
 ) -> dict[str, str]:

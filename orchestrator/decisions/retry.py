@@ -67,7 +67,7 @@ def decide_retry(
 def _retry_bounded(
     blame: Blame, reason: str, attempts: Mapping[str, int], limits: RetryLimits
 ) -> RetryDecision:
-    limit = limits.limit_for(blame)
+    limit = limits.phone if blame is Blame.PHONE else limits.condition
     if attempts.get(blame, 0) + 1 >= limit:
         return RetryDecision(RetryAction.GIVE_UP, f"{reason} ({limit} times)", blame)
     action = RetryAction.RETRY_LATER if blame is Blame.CONDITION else RetryAction.RETRY

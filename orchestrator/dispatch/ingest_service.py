@@ -10,10 +10,9 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
-from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
@@ -173,7 +172,8 @@ class IngestService:
         hosts = ",".join(sorted({delivery.host for delivery in deliveries}))
         count = sum(len(delivery.parcels) for delivery in deliveries)
         seconds = time.monotonic() - started
-        log.info(text, hosts, count, _counts(result.reports), seconds)
+        reports = ",".join(f"{status}:{n}" for status, n in sorted(result.reports.items())) or "0"
+        log.info(text, hosts, count, reports, seconds)
         self._metrics.observe("farm_store_seconds", seconds)
         self._metrics.add("farm_parcels_total", count)
         for status, number in result.reports.items():
@@ -238,11 +238,6 @@ class IngestService:
 
 def _host_of(queue_name: str) -> str:
     return queue_name.removeprefix(RESULTS_QUEUES)
-
-
-def _counts(reports: Mapping[ReportStatus, int]) -> str:
-    """Reports by status, e.g. accepted:3,void:1; 0 if the deliveries had no report."""
-    return ",".join(f"{status}:{count}" for status, count in sorted(reports.items())) or "0"
 
 
 def read_parcels(host: str, texts: Sequence[str]) -> tuple[list[AnyParcel], list[str]]:

@@ -168,8 +168,8 @@ class Scheduler:
                 if started - self._polled_at > HEARTBEAT_POLL_INTERVAL_S or not freed:
                     self.tick()
                     self._metrics.observe("farm_tick_seconds", time.monotonic() - started)
-                else:
-                    self.follow_up(freed)
+                else:  # phones whose run has just been stored get their next run at once
+                    self._dispatch(serial for serial in freed if serial in self._summary.idle)
                 self._health.beat()
                 wait_s = 0.0 if self._history.has_more else EVENT_WAIT_S
                 cursor, events = self._broker.events(cursor, wait_s)
@@ -258,10 +258,6 @@ class Scheduler:
             for run, host in named.items()
             if moment - self._unconfirmed_at[run] < HOLD_MAX_S
         }
-
-    def follow_up(self, freed: Collection[str]) -> int:
-        """Give phones whose run has just been stored their next run, without a full tick."""
-        return self._dispatch(serial for serial in freed if serial in self._summary.idle)
 
     def _dispatch(self, phones: Iterable[str]) -> int:
         hosts = {serial: self._summary.idle[serial] for serial in phones}

@@ -103,7 +103,8 @@ def open_bundle(stream: BinaryIO) -> Bundle:
     """Open a bundle and check all of it; BadBundle states what is wrong."""
     try:
         archive = zipfile.ZipFile(stream)
-        manifest = json.loads(_content(archive, MANIFEST))
+        with archive.open(MANIFEST) as member:
+            manifest = json.loads(member.read(LINE_BYTES_MAX))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
         version = int(manifest["format"])
     except (
@@ -135,11 +136,6 @@ def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any]) -> None
         raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {reason}") from error
     if (digest.hexdigest(), size) != (file.get("sha256"), file.get("bytes")):
         raise BadBundle(f"checksum mismatch: {safe_text(name)} in the bundle was changed")
-
-
-def _content(archive: zipfile.ZipFile, name: str) -> bytes:
-    with archive.open(name) as member:
-        return member.read(LINE_BYTES_MAX)
 
 
 def _lines(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:

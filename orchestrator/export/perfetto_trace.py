@@ -23,6 +23,7 @@ Event = dict[str, Any]
 def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
     """Return the trace of a run as a JSON object."""
     start = _start_ns(telemetry)
+    sources = sorted({str(metric.provenance) for metric in run.metrics.values()})
     events = [*_names(run), *_windows(telemetry, start), *_operations(telemetry, start)]
     events += [*_mean_step(telemetry), *_counters(telemetry, start), *_rates(telemetry, start)]
     return {
@@ -36,7 +37,7 @@ def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
             "workload": run.case.label,
             "condition": run.condition.label,
             "verdict": run.verdict.validity.value,
-            "source": _source(run),
+            "source": ", ".join(sources),
             "clock": "the phone's clock, since the first event",
         },
         "traceEvents": events,
@@ -46,10 +47,6 @@ def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
 def write_trace(run: MeasuredRun, telemetry: Telemetry) -> bytes:
     """Return the trace of a run as the content of a file."""
     return json.dumps(build_trace(run, telemetry), allow_nan=False, separators=(",", ":")).encode()
-
-
-def _source(run: MeasuredRun) -> str:
-    return ", ".join(sorted({str(metric.provenance) for metric in run.metrics.values()}))
 
 
 def _start_ns(telemetry: Telemetry) -> int:

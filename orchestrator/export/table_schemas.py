@@ -237,15 +237,14 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
         "void:int control source model_kind error_rel:float claim"
     )
     blocks = (
-        TableBlock([*_group_values(table, group), seed], _ranking_rows(group))
+        TableBlock(
+            [*_cell_values(group.case, group.condition), table.metric, table.unit, seed],
+            _ranking_rows(group),
+        )
         for table in tables
         for group in table.groups
     )
     return Table("ranking", columns, blocks)
-
-
-def _group_values(table: FleetTable, group: FleetGroup) -> list[CellValue]:
-    return [*_cell_values(group.case, group.condition), table.metric, table.unit]
 
 
 def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:

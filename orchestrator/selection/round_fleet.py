@@ -61,7 +61,7 @@ def build_round_fleet(clients: Sequence[Client]) -> RoundFleet:
         slowdown=np.array([client.slowdown for client in clients]),
         heating_s=np.array([client.heating_s or HEATING_S for client in clients]),
         uncertainty=np.array([_uncertainty(client, worst_slowdown) for client in clients]),
-        energy_j=np.array([_energy_j(client) for client in clients]),
+        energy_j=np.array([c.energy_mj.value / 1000 if c.energy_mj else np.nan for c in clients]),
         battery_j=np.array([client.battery_j or np.nan for client in clients]),
         fits=np.array([fits_in_memory(client) for client in clients], dtype=bool),
     )
@@ -72,10 +72,6 @@ def _uncertainty(client: Client, worst_slowdown: float) -> float:
     if client.sustained_ms is None:
         return (1 + client.cold_ms.uncertainty) * worst_slowdown - 1
     return max(client.cold_ms.uncertainty, client.sustained_ms.uncertainty)
-
-
-def _energy_j(client: Client) -> float:
-    return client.energy_mj.value / 1000 if client.energy_mj else np.nan
 
 
 def fits_in_memory(client: Client) -> bool:

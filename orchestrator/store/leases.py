@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.decisions.poison import crash_from_expired_lease
+from orchestrator.decisions.poison import SOFT_WEIGHT, Crash
 from orchestrator.decisions.states import RunState, SweepState
 from orchestrator.store import crashes
 from orchestrator.store.database import Database
@@ -128,7 +128,8 @@ def lease(
             connection.execute(_RAISE_FENCES, {"leased": [item.phone for item in assignments]})
             ids = [item.run for item in assignments]
             rows = connection.execute(_NEW_LEASES, {"ids": ids, "until": until}).all()
-            _mark_started(connection, {row.sweep for row in rows}, now)
+            new = (sweep.c.id.in_({row.sweep for row in rows}), sweep.c.started_at_s.is_(None))
+            connection.execute(update(sweep).where(*new).values(started_at_s=now))
     except IntegrityError:
         return []  # another scheduler leased one of these phones first; the next tick sees it
     return [(row.host, _job(row, lease_timeout_s)) for row in rows]
@@ -161,11 +162,6 @@ def _allowed_assignments(
         for item in assignments
         if item.sweep in active and item.phone in good  # guard: paused-before-lease
     ]
-
-
-def _mark_started(connection: Connection, sweeps: Collection[str], now: float) -> None:
-    new = (sweep.c.id.in_(sweeps), sweep.c.started_at_s.is_(None))
-    connection.execute(update(sweep).where(*new).values(started_at_s=now))
 
 
 def drained_hosts(db: Database) -> dict[str, str]:
@@ -273,7 +269,7 @@ def expire(
                 continue
             poisoned = None
             if lost in started:  # guard: job-never-arrived
-                crash = crash_from_expired_lease(row.phone)
+                crash = Crash(row.phone, SOFT_WEIGHT, "the lease expired")
                 poisoned = crashes.record_crash(db, connection, lost, row.case_digest, crash)
             events = (poisoned,) if poisoned is not None else ()
             expired.append(ExpiredLease(lost, row.phone, row.host, row.sweep, events))

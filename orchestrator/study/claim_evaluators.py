@@ -5,7 +5,7 @@ model's error; of fewer than three runs, half of their range.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -158,8 +158,11 @@ def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
     """Return the slowest phone's value over the fastest one's, or that of two named phones."""
     estimates = _by_phone(query.metric, query.where, evidence)
     _require_two(estimates)
-    named = [_find_phone(model, evidence, estimates) for model in query.models]
-    pair = [phone for phone in named if phone is not None]
+    named = [
+        [phone for phone in estimates if is_same_model(model, evidence.phones[phone])]
+        for model in query.models
+    ]
+    pair = [phones[0] for phones in named if phones]
     if not pair or len(pair) < len(named):
         ordered = sorted(estimates, key=lambda phone: -estimates[phone].value)
         pair = [ordered[0], ordered[-1]]
@@ -253,10 +256,6 @@ def _require_two(estimates: Mapping[str, _Estimate]) -> None:
         raise NoEvidence(Gap.TOO_FEW_PHONES, "needs at least two phones with this value")
 
 
-def _find_phone(model: str, evidence: StudyEvidence, phones: Iterable[str]) -> str | None:
-    return next((phone for phone in phones if is_same_model(model, evidence.phones[phone])), None)
-
-
 def _by_phone(metric: str, where: RunSettings, evidence: StudyEvidence) -> dict[str, _Estimate]:
     estimates = {}
     for phone in evidence.phones:
@@ -273,16 +272,13 @@ def _estimate(metric: str, where: RunSettings, evidence: StudyEvidence, phone: s
     if not observations:
         raise evidence.why_not(phone, metric, where)
     medians = [median(observation.values) for observation in observations]
+    mean = geometric_mean(medians) if min(medians) > 0 else sum(medians) / len(medians)
     return _Estimate(
-        medians[0] if len(medians) == 1 else _mean(medians),
+        medians[0] if len(medians) == 1 else mean,
         max(_half_rel(observation) for observation in observations),
         min(len(observation.values) for observation in observations),
         weakest_provenance(observation.provenance for observation in observations),
     )
-
-
-def _mean(medians: Sequence[float]) -> float:
-    return geometric_mean(medians) if min(medians) > 0 else sum(medians) / len(medians)
 
 
 def _half_rel(observation: Observation) -> float:

@@ -72,7 +72,7 @@ class CellRules:
         self._reader = cells.reader
         self._exclusions = self._read(root, "exclude")
         self._inclusions = self._read(root, "include")
-        self._counts: list[RuleCount] = []
+        self.counts: list[RuleCount] = []  # of every rule, in the order of the file
 
     def spaces(self, fixed: Mapping[str, Any]) -> list[CellSpace]:
         """Return the included cells, not built yet."""
@@ -99,19 +99,14 @@ class CellRules:
                 removed[rule.index] += 1
             if always is None:
                 kept[cell.key] = replace(cell, removed_by=tuple(hits))
-        self._counts = [
+        self.counts = [
             RuleCount(entry.rule, removed[entry.rule.index]) for entry in self._exclusions
         ]
         for entry, space in zip(self._inclusions, spaces, strict=True):
             added = [cell for cell in space.build() if cell.key not in kept]
-            self._counts.append(RuleCount(entry.rule, len(added)))
+            self.counts.append(RuleCount(entry.rule, len(added)))
             kept |= {cell.key: replace(cell, added_by=entry.rule) for cell in added}
         return list(kept.values())
-
-    @property
-    def counts(self) -> tuple[RuleCount, ...]:
-        """The effect of every rule, in the order of the file."""
-        return tuple(self._counts)
 
     def _read(self, root: MappingNode, kind: str) -> list[_RuleEntry]:
         section = root.entries.get(kind)

@@ -9,7 +9,6 @@ from typing import Annotated
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from workloads.protocol.base import WireModel
-from workloads.protocol.faults import Blame
 
 PRIORITY_DEFAULT, PRIORITY_MAX = 50, 100
 RUNS_MAX = 100  # of one trial
@@ -64,10 +63,6 @@ class RetryLimits(WireModel):
 
     phone: Attempts = ATTEMPTS_DEFAULT
     condition: Attempts = ATTEMPTS_DEFAULT
-
-    def limit_for(self, blame: Blame) -> int:
-        """Return the maximum number of attempts with this blame."""
-        return self.phone if blame is Blame.PHONE else self.condition
 
 
 class Collect(WireModel):

@@ -39,11 +39,12 @@ class PolicyReader:
         """Return the policy without its baseline, which is a cell and read later."""
         repeat = self._root.entries.get("repeat")
         has_rule = repeat is not None and isinstance(repeat.node, MappingNode)
+        tag = partial(self._reader.name, pattern=TAG_PATTERN, what="a tag", longest=32)
         readers: dict[str, Read] = {
             "owner": self._owner,
             "priority": partial(self._reader.integer_between, low=0, high=PRIORITY_MAX),
             "deadline": self._deadline,
-            "tags": partial(self._reader.distinct_values, read=self._tag),
+            "tags": partial(self._reader.distinct_values, read=tag),
             "repeat": self._stop_rule if has_rule else self._run_count,
             "retry": self._retry,
             "budget": self._budget,
@@ -98,9 +99,6 @@ class PolicyReader:
             self._reader.refuse(node, path, problem)
             return None
         return when
-
-    def _tag(self, node: Node, path: str) -> str | None:
-        return self._reader.name(node, path, TAG_PATTERN, "a tag", 32)
 
     def _run_count(self, node: Node, path: str, low: int = 1) -> int | None:
         return self._reader.integer_between(node, path, low, RUNS_MAX)

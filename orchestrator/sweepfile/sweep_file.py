@@ -185,7 +185,7 @@ class _SweepReader:
             reader.problems.add(location, "exclude: no cell is left; remove a rule")
         if baseline is not None and baseline_values is not None:
             policy = _add_baseline(reader, baseline, baseline_values, kept, policy, every)
-        return _build_sweep(name, kept, phones, policy, seed_value, rules.counts, len(built))
+        return _build_sweep(name, kept, phones, policy, seed_value, tuple(rules.counts), len(built))
 
     def _space(self) -> CellSpace:
         """Read the matrix and the settings that are fixed."""

@@ -3,6 +3,7 @@
 What all columns share is in the caption; a heading has only what differs.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,9 @@ class FleetGrid:
 def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> FleetGrid:
     """Lay a ranking out as a table; the best phone of the first column comes first."""
     columns = [{row.phone: row for row in group.rows} for group in groups]
-    phones = sorted(models, key=lambda phone: tuple(_rank(column, phone) for column in columns))
+    phones = sorted(
+        models, key=lambda phone: [c[phone].rank if phone in c else math.inf for c in columns]
+    )
     lines = tuple(
         (
             safe_text(models[phone], 24),
@@ -71,10 +74,6 @@ def _terms(groups: Sequence[FleetGroup]) -> list[list[str]]:
         ]
         for group, cell in zip(groups, cells, strict=True)
     ]
-
-
-def _rank(rows: dict[str, FleetRow], phone: str) -> float:
-    return rows[phone].rank if phone in rows else float("inf")
 
 
 def _why_missing(group: FleetGroup, phone: str) -> str:

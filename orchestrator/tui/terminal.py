@@ -52,7 +52,7 @@ class Terminal:
             signal.SIGTERM: signal.signal(signal.SIGTERM, self._on_end),
             signal.SIGHUP: signal.signal(signal.SIGHUP, self._on_end),
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._on_stop),
-            signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._on_resize),
+            signal.SIGWINCH: signal.signal(signal.SIGWINCH, lambda *_: self.wake()),
         }
         try:
             self._enter()
@@ -144,9 +144,6 @@ class Terminal:
 
     def _on_end(self, number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
-
-    def _on_resize(self, number: int, frame: FrameType | None) -> None:
-        self.wake()
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         """On Ctrl-Z, restore the terminal, stop, and take it over again when continued."""

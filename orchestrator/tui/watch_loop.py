@@ -68,7 +68,7 @@ def run_watch(
 ) -> LabView:
     """Follow the lab until it is finished or the user quits."""
     if not is_live():
-        return print_events(lab, options.sweep, is_finished)
+        return print_events(lab, options.sweep, is_finished, as_json=False)
     terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), options.ascii_only)
     poller = PollerThread(lab, options.sweep, options.lab_name, terminal.wake)
     poller.start()
@@ -117,7 +117,8 @@ class _LiveScreen:
             typed = self._terminal.read(max(0.0, min(next_draw - now, FINISHED_DELAY_S)))
             if self._poller.failure is not None:
                 raise self._poller.failure
-            if self._handle(typed) or self._notes or self._resized():
+            resized = self._terminal.size() != (self._ui.width, self._ui.height)
+            if self._handle(typed) or self._notes or resized:
                 self._draw()
         return self._poller.snapshot.view
 
@@ -149,9 +150,6 @@ class _LiveScreen:
             self._notes.append(f"not done: {error}")
         self._terminal.wake()
 
-    def _resized(self) -> bool:
-        return self._terminal.size() != (self._ui.width, self._ui.height)
-
     def _draw(self) -> None:
         width, height = self._terminal.size()
         if (width, height) != (self._ui.width, self._ui.height):
@@ -161,23 +159,12 @@ class _LiveScreen:
         self._terminal.draw(screen(self._poller.snapshot, self._ui, datetime.now(UTC)))
 
 
-def print_events(lab: LabConnection, sweep: str | None, is_finished: IsFinished) -> LabView:
-    """Follow the lab as plain lines, for pipes and logs."""
-    return _follow_text(lab, sweep, is_finished, event_line, summary_line)
-
-
-def print_json_events(lab: LabConnection, sweep: str | None, is_finished: IsFinished) -> LabView:
-    """Follow the lab as one JSON object per line, for programs."""
-    return _follow_text(lab, sweep, is_finished, Event.model_dump_json, _summary_json)
-
-
-def _follow_text(
-    lab: LabConnection,
-    sweep: str | None,
-    is_finished: IsFinished,
-    show_event: Callable[[Event], str],
-    show_view: Callable[[LabView], str],
+def print_events(
+    lab: LabConnection, sweep: str | None, is_finished: IsFinished, as_json: bool
 ) -> LabView:
+    """Follow the lab as plain lines, for pipes and logs, or as JSON lines, for programs."""
+    show_event = Event.model_dump_json if as_json else event_line
+    show_view = _summary_json if as_json else summary_line
     feed = EventFeed(lab, sweep)
     poller = open_poller(lab, sweep)
     view = poller.poll()

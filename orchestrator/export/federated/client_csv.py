@@ -37,7 +37,10 @@ def render_files(export: FleetExport) -> Mapping[str, bytes]:
         strict=True,
     )
     header = (*("client", "speed_factor", "round_s", "link_down_kbps", "link_up_kbps"), *rows[0])
-    values = [[_cell(value) for value in row.values()] for row in rows]
+    values = [
+        [text_cell(value) if isinstance(value, str) else value for value in row.values()]
+        for row in rows
+    ]
     return {
         CLIENTS: _render(
             header, [[client, *own, *values[phone]] for client, (phone, *own) in enumerate(columns)]
@@ -68,10 +71,6 @@ def _charging(export: FleetExport) -> list[list[bool]]:
     known = ~np.isnan(available.start_s)
     flags = zip(available.charging.tolist(), known.tolist(), strict=True)
     return [[flag for flag, is_known in zip(*pair, strict=True) if is_known] for pair in flags]
-
-
-def _cell(value: object) -> object:
-    return text_cell(value) if isinstance(value, str) else value
 
 
 def _phone_columns(client: Client, export: FleetExport) -> dict[str, object]:

@@ -112,10 +112,6 @@ def _is_longer(columns: Sequence[str], rows: Sequence[str]) -> bool:
     return LETTER * longest + 8 > CELL_WIDTH_MIN and longest > max(map(len, rows))
 
 
-def _ratio_text(ratio: float) -> str:
-    return f"{ratio:.2f}" if 0.01 <= ratio < 1000 else format_short(ratio)
-
-
 def _shade(value: float | None, low: float, high: float) -> int:
     if not value or high <= low:
         return 0
@@ -207,5 +203,6 @@ def _draw_bar(
         draw_interval(picture, x + max(0.0, mark.low) * scale, x + end, y + BAR_HEIGHT / 2)
     ratio = ""
     if column and first is not None and first.value:
-        ratio = f" ({_ratio_text(mark.value / first.value)} ×)"
+        times = mark.value / first.value
+        ratio = f" ({f'{times:.2f}' if 0.01 <= times < 1000 else format_short(times)} ×)"
     picture.text(x + end + 6, y + 11, f"{format_short(mark.value)}{ratio}", "tick")

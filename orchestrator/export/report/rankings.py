@@ -73,7 +73,10 @@ def _matrix(data: ReportData, title: str, metric: str, groups: list[FleetGroup])
     columns = [{row.phone: row for row in group.rows} for group in groups]
     coarse = [{phone.phone for phone in group.unranked if phone.coarse_runs} for group in groups]
     unranked = {phone.phone for group in groups for phone in group.unranked}
-    order = sorted(data.names, key=lambda phone: [_rank(column.get(phone)) for column in columns])
+    order = sorted(
+        data.names,
+        key=lambda phone: [c[phone].rank if phone in c else math.inf for c in columns],
+    )
     rows = [
         MatrixRow(
             data.names[phone],
@@ -171,10 +174,6 @@ def _ratio_text(ratio: float, is_best: bool) -> str:
 def _settings(group: FleetGroup) -> str:
     """Return the parameters of a cell without its workload."""
     return group.case.label.removeprefix(group.case.name).strip()
-
-
-def _rank(row: FleetRow | None) -> float:
-    return row.rank if row else math.inf
 
 
 def _missing_cell(runs: Sequence[MeasuredRun], metric: str) -> MatrixCell:
