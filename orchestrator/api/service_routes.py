@@ -182,11 +182,7 @@ class _ApiService:
         sweep, asked = request.path_params["sweep"], ExportRequest(form, table, invalid)
         export = prepare_export(lab, sweep, asked)
         file = _written(lambda stream: write_export(lab, sweep, asked, stream))[0]
-        name = export.file_name
-        if export.simulated:
-            stem, dot, extension = name.partition(".")
-            name = f"{stem}.simulated{dot}{extension}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        headers = {"Content-Disposition": f'attachment; filename="{export.file_name}"'}
         media_type = MEDIA_TYPES.get(form, "application/octet-stream")
         return StreamingResponse(_pieces(file), media_type=media_type, headers=headers)
 

@@ -79,7 +79,8 @@ def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Exp
     sweep = find_sweep(lab, name)
     simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
     left_out = _left_out_text(lab.store, sweep)
-    return Export(_file_name(sweep, request), simulated, incomplete_text(sweep), left_out)
+    name = marked_name(_file_name(sweep, request), simulated)
+    return Export(name, simulated, incomplete_text(sweep), left_out)
 
 
 @operation(Role.VIEWER)
@@ -94,7 +95,7 @@ def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> 
     sweep = find_sweep(lab, name)
     html = page_of_sweep(lab.store, sweep, allow_mixed)
     simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
-    return ReportFile(f"{sweep.name}.html", simulated, html)
+    return ReportFile(marked_name(f"{sweep.name}.html", simulated), simulated, html)
 
 
 @operation(Role.VIEWER)
@@ -117,6 +118,13 @@ def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
         "comparison.csv": b"".join(csv_pieces(table_schemas.ranking_table(seed, rankings))),
         "comparison.tex": latex.getvalue(),
     }
+
+
+def marked_name(name: str, simulated: bool) -> str:
+    """Return the name of a file; with simulated results it says so."""
+    stem, dot, extension = name.partition(".")
+    is_marked = not simulated or ".simulated." in name
+    return name if is_marked else f"{stem}.simulated{dot}{extension}"
 
 
 def _left_out_text(store: Database, sweep: SweepSummary) -> str:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from orchestrator.app.check_finding import ERROR, OK, WARNING, CheckFinding
+from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.security_checks import (
     check_certificates,
     check_secrets,
@@ -22,7 +23,6 @@ from orchestrator.app.usb_checks import adb_server_version, judge_usb, read_host
 from orchestrator.decisions.health import Health
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
-from orchestrator.store.database import Database
 from orchestrator.store.enrolments import host_accesses, lab_hosts
 from orchestrator.store.phone_queries import KnownPhone, known_phones
 from workloads.connection_url import without_password
@@ -134,10 +134,8 @@ def check_broker(lab: Lab) -> Iterator[CheckFinding]:
 def check_store(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the store answers and has the right tables."""
     try:
-        database = Database(lab.store_url)
-        database.check()
-        database.check_integrity()
-        database.close()
+        with LabConnection(lab) as connection:
+            connection.store.check_integrity()
     except FarmError as error:
         yield CheckFinding("store", ERROR, str(error), f"start the lab: farm up --lab {lab.root}")
         return
@@ -148,10 +146,8 @@ def check_store(lab: Lab) -> Iterator[CheckFinding]:
 def check_batteries(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the batteries of the phones are worn, or kept full."""
     try:
-        database = Database(lab.store_url)
-        database.check()
-        phones = known_phones(database)
-        database.close()
+        with LabConnection(lab) as connection:
+            phones = known_phones(connection.store)
     except FarmError:
         return  # check_store reports it
     yield from judge_batteries(phones)
@@ -183,10 +179,8 @@ def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
 def _lab_hosts(lab: Lab) -> frozenset[str] | None:
     named = lab.settings.scheduler.hosts
     try:
-        database = Database(lab.store_url)
-        database.check()
-        accesses = host_accesses(database)
-        database.close()
+        with LabConnection(lab) as connection:
+            accesses = host_accesses(connection.store)
     except FarmError:  # check_store reports it
         accesses = []
     return lab_hosts(accesses, named)

@@ -2,7 +2,6 @@
 
 import math
 import os
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -62,11 +61,11 @@ def demo(folder: Path | None, speed: float) -> int:
     Example: farm demo --dir demo-lab
     """
     from orchestrator.commands.exit_codes import FAILURES
+    from orchestrator.supervisor.demo_lab import forget_other_labs
     from orchestrator.supervisor.process import stop_on_signals
 
     stop_on_signals()
-    for name in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
-        os.environ.pop(name, None)  # the demo has its own broker and store
+    forget_other_labs()
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:
         missing = _run(folder, speed)
@@ -89,17 +88,12 @@ def _run(folder: Path, speed: float) -> int:
     from orchestrator.app.phone_filter import parse_phone_filter
     from orchestrator.app.submit_sweep import submit_sweep
     from orchestrator.commands.tui_actions import ActionHandler
-    from orchestrator.supervisor.demo_lab import demo_lab
+    from orchestrator.supervisor.demo_lab import demo_lab, timed_report
     from orchestrator.tui.watch_loop import WatchOptions, is_live, run_watch
     from workloads.lab_settings import Lab
 
-    started = time.monotonic()
-
-    def report(text: str) -> None:
-        click.echo(f"[{time.monotonic() - started:4.1f} s] {text}", err=True)
-
+    report = timed_report()
     delayed: list[str] = []  # a line of text would overwrite the live screen
-
     on_restart = delayed.append if is_live() else report
     with demo_lab(Lab.read(folder, {}), speed, report, on_restart=on_restart) as up:
         lab = up.connection

@@ -62,7 +62,7 @@ def export(
     request = ExportRequest(form, table or default_table, include_invalid, run)
     lab = connect(lab_folder)
     result = prepare_export(lab, name, request)
-    with open_output(output, result.file_name, result.simulated) as stream:
+    with open_output(output, result.file_name) as stream:
         note = write_export(lab, name, request, stream)
     for line in filter(None, (note, result.incomplete, result.left_out)):
         click.echo(line, err=True)

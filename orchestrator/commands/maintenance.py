@@ -64,7 +64,7 @@ def backup(file: Path, lab_folder: Path) -> None:
     from orchestrator.app.maintain_store import write_backup
     from orchestrator.commands.output_file import open_output
 
-    with open_output(str(file), "backup.zip", False, private=True) as stream:
+    with open_output(str(file), "backup.zip", private=True) as stream:
         write_backup(read_lab(lab_folder), stream)
 
 

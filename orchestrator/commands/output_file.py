@@ -15,23 +15,14 @@ from workloads.protocol.faults import InvalidRequest
 STANDARD_OUTPUT = "-"
 
 
-def output_path(requested: str, default_name: str, simulated: bool) -> Path:
-    """Return where to write: the file as it was named, or in a folder the default name.
-
-    The default name of a file with simulated results contains 'simulated'; its content always does.
-    """
+def output_path(requested: str, default_name: str) -> Path:
+    """Return where to write: the file as it was named, or in a folder the default name."""
     path = Path(requested or ".")
-    if not path.is_dir():
-        return path
-    stem, dot, extension = default_name.partition(".")
-    is_marked = not simulated or ".simulated." in default_name
-    return path / (default_name if is_marked else f"{stem}.simulated{dot}{extension}")
+    return path / default_name if path.is_dir() else path
 
 
 @contextmanager
-def open_output(
-    requested: str, default_name: str, simulated: bool, private: bool = False
-) -> Iterator[BinaryIO]:
+def open_output(requested: str, default_name: str, private: bool = False) -> Iterator[BinaryIO]:
     """Open the file to write, or standard output for "-"; print the path afterwards.
 
     A folder gets the default name. An interrupted write leaves no file. Only the user can read a
@@ -40,7 +31,7 @@ def open_output(
     if requested == STANDARD_OUTPUT:
         yield sys.stdout.buffer
         return
-    path = output_path(requested, default_name, simulated)
+    path = output_path(requested, default_name)
     part, mode = path.with_name(f".{path.name}.{token_hex(4)}"), 0o600 if private else 0o666
     try:
         with open(part, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:

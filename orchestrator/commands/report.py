@@ -28,5 +28,5 @@ def report(name: str, lab_folder: Path, output: str, allow_mixed: bool) -> None:
     from orchestrator.app.export_results import prepare_report
 
     result = prepare_report(connect(lab_folder), name, allow_mixed)
-    with open_output(output, result.file_name, result.simulated) as stream:
+    with open_output(output, result.file_name) as stream:
         stream.write(result.html.encode())

@@ -40,18 +40,19 @@ deadline_option = click.option(
     help="Round deadline in seconds.",
 )
 
+round_seconds_option = value_option(
+    "--round-seconds",
+    type=FiniteRange(0, SECONDS_MAX, min_open=True),
+    default=30.0,
+    help="Training time per round on the median phone while it is cool.",
+)
 _duty_options = (
     click.option(
         "--samples",
         type=FiniteRange(1, SAMPLES_MAX),
         help="Samples per phone and round. Default: as many as fit into --round-seconds.",
     ),
-    value_option(
-        "--round-seconds",
-        type=FiniteRange(0, SECONDS_MAX, min_open=True),
-        default=30.0,
-        help="Training time per round on the median phone while it is cool.",
-    ),
+    round_seconds_option,
     click.option(
         "--rest-seconds",
         type=FiniteRange(0, SECONDS_MAX),

@@ -10,10 +10,10 @@ import click
 from orchestrator.commands.common import json_option, print_json, print_table
 from orchestrator.commands.select_options import (
     POLICY_NAMES,
-    SECONDS_MAX,
     deadline_option,
     print_notes,
     read_clients,
+    round_seconds_option,
     workload_options,
 )
 from workloads.cli_options import COUNT, FiniteRange, value_option
@@ -48,12 +48,7 @@ SCENARIO_NAMES = (
     help="Number of repetitions with different random seeds.",
 )
 @deadline_option
-@value_option(
-    "--round-seconds",
-    type=FiniteRange(0, SECONDS_MAX, min_open=True),
-    default=30.0,
-    help="Training time per round on the median phone while it is cool.",
-)
+@round_seconds_option
 @value_option(
     "--noise",
     type=FiniteRange(0, 1),

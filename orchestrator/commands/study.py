@@ -262,7 +262,9 @@ def _print(answer: "StudyAnswer") -> None:
 
 
 def _write_page(answer: "StudyAnswer", output: str) -> Path:
-    path = output_path(output, f"{answer.study.name}.html", answer.simulated)
+    from orchestrator.app.export_results import marked_name
+
+    path = output_path(output, marked_name(f"{answer.study.name}.html", answer.simulated))
     try:
         path.write_text(answer.html, encoding="utf-8")
     except OSError as error:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -123,25 +122,19 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
         lab.check()
         yield lab, lambda: True
         return
-    from orchestrator.supervisor.demo_lab import demo_lab
+    from orchestrator.supervisor.demo_lab import demo_lab, forget_other_labs, timed_report
     from orchestrator.supervisor.process import stop_on_signals
     from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES
     from workloads.lab_settings import Lab
 
     stop_on_signals()
-    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
-        os.environ.pop(variable, None)  # a temporary lab has its own broker and store
+    forget_other_labs()
     if target.native:
         os.environ.setdefault("FARM_OPENCL", "pocl")  # the device of NAME.native-opencl.yaml
     folder = target.folder_of(study)
     phones = NATIVE if target.native else study.virtual_phones or PROFILES
     speed = 1.0 if target.native else target.speed
-    started = time.monotonic()
-
-    def report(text: str) -> None:
-        click.echo(f"[{time.monotonic() - started:4.1f} s] {text}", err=True)
-
-    with demo_lab(Lab.read(folder, {}), speed, report, phones) as up:
+    with demo_lab(Lab.read(folder, {}), speed, timed_report(), phones) as up:
         yield up.connection, up.keep_up
 
 

@@ -32,14 +32,6 @@ class Crash:
     occurred_at_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class OtherCrash:
-    """A crashed attempt at another case."""
-
-    host: str
-    occurred_at_s: float
-
-
 def crash_in(report: Report) -> Crash | None:
     """Return the crash that a report describes; None when nothing crashed in mid-run."""
     fault = report.fault
@@ -51,10 +43,11 @@ def crash_in(report: Report) -> Crash | None:
     return Crash(report.phone, weight, str(fault))
 
 
-def poison_evidence(
-    crashes: Iterable[Crash], others: Collection[OtherCrash] = ()
-) -> dict[str, str]:
-    """Return why a case is poison, as text by phone; empty while fewer than two phones agree."""
+def poison_evidence(crashes: Iterable[Crash], others: Collection[Crash] = ()) -> dict[str, str]:
+    """Return why a case is poison, as text by phone; empty while fewer than two phones agree.
+
+    `others` are crashed attempts at other cases.
+    """
     by_phone: dict[str, list[Crash]] = {}
     for crash in crashes:
         by_phone.setdefault(crash.phone, []).append(crash)
@@ -66,7 +59,7 @@ def poison_evidence(
     return evidence if len(evidence) >= PHONES_MIN else {}
 
 
-def _weight(crash: Crash, others: Collection[OtherCrash]) -> int:
+def _weight(crash: Crash, others: Collection[Crash]) -> int:
     together = any(
         other.host == crash.host and abs(other.occurred_at_s - crash.occurred_at_s) < TOGETHER_S
         for other in others
