@@ -257,6 +257,7 @@ def fill(db: Any, sweep: str, count: int, rng: np.random.Generator, blob: bytes 
     from sqlalchemy import select
 
     from orchestrator.store import tables
+    from orchestrator.store.database import insert_new
     from orchestrator.store.metric_codes import insert_metrics
     from tests.builders import a_phone
     from workloads.catalogue import bind
@@ -301,14 +302,14 @@ def fill(db: Any, sweep: str, count: int, rng: np.random.Generator, blob: bytes 
             }
             for s, f in facts.items()
         ]
-        db.insert_new(connection, tables.phone, phone_rows)
+        insert_new(connection, tables.phone, phone_rows)
         results = {"id": sweep, "name": sweep, "source": "farm: 1", "seed": 7, "created_at": now}
-        db.insert_new(connection, tables.sweep, [results])
+        insert_new(connection, tables.sweep, [results])
         if blob:
             chunk = {"digest": digest, "part": 0, "parts": 1, "data": blob}
-            db.insert_new(connection, tables.chunk, [chunk])
+            insert_new(connection, tables.chunk, [chunk])
         for name, table_rows in rows.items():
-            db.insert_new(connection, getattr(tables, name), table_rows)
+            insert_new(connection, getattr(tables, name), table_rows)
         stored = select(tables.run.c.trial, tables.run.c.repeat, tables.run.c.id)
         ids = {(row.trial, row.repeat): row.id for row in connection.execute(stored)}
         reports = [

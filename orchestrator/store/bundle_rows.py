@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, Table, select
 
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.bundle_checks import PHONE_COLUMNS, BundleChecker, Row
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, insert_and_count, insert_new
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
@@ -84,8 +84,8 @@ def import_rows(
             for batch in _batches(checker, part, rows):
                 counts[part] += len(batch)
                 if part != trial.name:
-                    db.insert_new(connection, PARTS[part], batch)
-                elif db.insert_and_count(connection, trial, batch) != len(batch):
+                    insert_new(connection, PARTS[part], batch)
+                elif insert_and_count(connection, trial, batch) != len(batch):
                     raise InvalidRequest("a trial of the bundle belongs to another sweep here")
                 _insert_metrics(db, connection, sweep_id, checker.take_accepted())
         if counts["sweep"] != 1:

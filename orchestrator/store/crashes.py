@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.decisions.poison import TOGETHER_S, Crash, OtherCrash, poison_evidence
+from orchestrator.decisions.poison import TOGETHER_S, Crash, poison_evidence
 from orchestrator.decisions.states import RunState
-from orchestrator.store.database import Database, as_utc
+from orchestrator.store.database import as_utc, insert_and_count
 from orchestrator.store.tables import crash, phone, run, trial
 from workloads.protocol.messages import Event, EventKind, RunId
 from workloads.text import safe_text
 
 
 def record_crash(
-    db: Database, connection: Connection, attempt: RunId, case_digest: str, crashed: Crash
+    connection: Connection, attempt: RunId, case_digest: str, crashed: Crash
 ) -> Event | None:
     """Store a crash; if the case is poisoned with it, block the case's runs and return an event."""
     row = {
@@ -27,13 +27,13 @@ def record_crash(
         "text": safe_text(crashed.text, 400),
         "occurred_at": datetime.now(UTC),
     }
-    if not db.insert_and_count(connection, crash, [row]):
+    if not insert_and_count(connection, crash, [row]):
         return None
     evidence = poison_evidence(*_crashes(connection, case_digest))
     return _block_case(connection, case_digest, evidence) if evidence else None
 
 
-def _crashes(connection: Connection, case_digest: str) -> tuple[list[Crash], list[OtherCrash]]:
+def _crashes(connection: Connection, case_digest: str) -> list[list[Crash]]:
     """Return a case's crashes that are not cleared, and other cases' crashes since the first."""
     query = (
         select(crash, phone.c.host)
@@ -45,11 +45,11 @@ def _crashes(connection: Connection, case_digest: str) -> tuple[list[Crash], lis
     since = own[0].occurred_at - timedelta(seconds=TOGETHER_S)
     others = (crash.c.case_digest != case_digest, crash.c.occurred_at >= since)
     return [
-        Crash(row.phone, row.weight, row.text, row.host, as_utc(row.occurred_at).timestamp())
-        for row in own
-    ], [
-        OtherCrash(row.host, as_utc(row.occurred_at).timestamp())
-        for row in connection.execute(query.where(*others))
+        [
+            Crash(row.phone, row.weight, row.text, row.host, as_utc(row.occurred_at).timestamp())
+            for row in rows
+        ]
+        for rows in (own, connection.execute(query.where(*others)).all())
     ]
 
 

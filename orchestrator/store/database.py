@@ -117,55 +117,6 @@ class Database:
         with self.read() as connection:
             return connection.execute(query).scalar()
 
-    def insert_new(self, connection: Connection, table: Table, rows: Rows) -> None:
-        """Insert the rows whose keys are not in the table yet."""
-        if rows:
-            connection.execute(_insert_new(connection, table), list(rows))
-
-    def insert_and_count(self, connection: Connection, table: Table, rows: Rows) -> int:
-        """Insert the rows whose keys are not in the table yet, and count them."""
-        if not rows:
-            return 0
-        statement = _insert_new(connection, table).returning(*table.primary_key.columns)
-        return len(connection.execute(statement, list(rows)).all())
-
-    def bulk_insert_new(
-        self, connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[PlainRow]
-    ) -> None:
-        """Insert very many rows whose keys are not in the table yet: plain values, JSON as text.
-
-        The rows go to the driver without SQLAlchemy's processing, which takes ten times as long;
-        to PostgreSQL as one JSON text, because a statement per row takes as long again.
-        """
-        quote = connection.dialect.identifier_preparer.quote
-        # Names come from our own tables, values go through the driver.
-        into = f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, columns))})"
-        if not rows:
-            return
-        if connection.dialect.name == "sqlite":
-            marks = ", ".join("?" * len(columns))
-            text = f"{into} VALUES ({marks}) ON CONFLICT DO NOTHING"
-            connection.exec_driver_sql(f"PRAGMA {LARGE_CACHE}")
-            connection.info["has_large_cache"] = True
-            connection.exec_driver_sql(text, list(rows))
-            return
-        types = {name: str(table.c[name].type.compile(connection.dialect)) for name in columns}
-        fields = ", ".join(
-            f"{quote(name)} {'TEXT' if kind == 'JSON' else kind}" for name, kind in types.items()
-        )
-        cells = ", ".join(f"{quote(name)}::{kind}" for name, kind in types.items())
-        source = f"json_to_recordset(%s::json) AS source({fields})"
-        text = f"{into} SELECT {cells} FROM {source} ON CONFLICT DO NOTHING"
-        for start in range(0, len(rows), BULK_ROWS):
-            part = [dict(zip(columns, row, strict=True)) for row in rows[start : start + BULK_ROWS]]
-            connection.exec_driver_sql(text, (json.dumps(part, allow_nan=False),))
-
-    def analyze(self, connection: Connection, tables: Sequence[Table]) -> None:
-        """Update the statistics from which PostgreSQL plans queries, after very many new rows."""
-        if connection.dialect.name == "postgresql":
-            quote = connection.dialect.identifier_preparer.quote
-            connection.exec_driver_sql("ANALYZE " + ", ".join(quote(item.name) for item in tables))
-
     def migrate(self) -> None:
         """Create the tables, or bring them to the current version; refuse a damaged file."""
         if self._file is not None:
@@ -248,6 +199,59 @@ def schema_version(connection: Connection) -> str | None:
         return None
     version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return None if version is None else str(version)
+
+
+def insert_new(connection: Connection, table: Table, rows: Rows) -> None:
+    """Insert the rows whose keys are not in the table yet."""
+    if rows:
+        connection.execute(_insert_new(connection, table), list(rows))
+
+
+def insert_and_count(connection: Connection, table: Table, rows: Rows) -> int:
+    """Insert the rows whose keys are not in the table yet, and count them."""
+    if not rows:
+        return 0
+    statement = _insert_new(connection, table).returning(*table.primary_key.columns)
+    return len(connection.execute(statement, list(rows)).all())
+
+
+def bulk_insert_new(
+    connection: Connection, table: Table, columns: Sequence[str], rows: Sequence[PlainRow]
+) -> None:
+    """Insert very many rows whose keys are not in the table yet: plain values, JSON as text.
+
+    The rows go to the driver without SQLAlchemy's processing, which takes ten times as long;
+    to PostgreSQL as one JSON text, because a statement per row takes as long again.
+    """
+    quote = connection.dialect.identifier_preparer.quote
+    # Names come from our own tables, values go through the driver.
+    into = f"INSERT INTO {quote(table.name)} ({', '.join(map(quote, columns))})"
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        text = f"{into} VALUES ({marks}) ON CONFLICT DO NOTHING"
+        connection.exec_driver_sql(f"PRAGMA {LARGE_CACHE}")
+        connection.info["has_large_cache"] = True
+        connection.exec_driver_sql(text, list(rows))
+        return
+    types = {name: str(table.c[name].type.compile(connection.dialect)) for name in columns}
+    fields = ", ".join(
+        f"{quote(name)} {'TEXT' if kind == 'JSON' else kind}" for name, kind in types.items()
+    )
+    cells = ", ".join(f"{quote(name)}::{kind}" for name, kind in types.items())
+    source = f"json_to_recordset(%s::json) AS source({fields})"
+    text = f"{into} SELECT {cells} FROM {source} ON CONFLICT DO NOTHING"
+    for start in range(0, len(rows), BULK_ROWS):
+        part = [dict(zip(columns, row, strict=True)) for row in rows[start : start + BULK_ROWS]]
+        connection.exec_driver_sql(text, (json.dumps(part, allow_nan=False),))
+
+
+def analyze(connection: Connection, tables: Sequence[Table]) -> None:
+    """Update the statistics from which PostgreSQL plans queries, after very many new rows."""
+    if connection.dialect.name == "postgresql":
+        quote = connection.dialect.identifier_preparer.quote
+        connection.exec_driver_sql("ANALYZE " + ", ".join(quote(item.name) for item in tables))
 
 
 def count_rows(connection: Connection, table: Table, *where: Any) -> int:

@@ -22,7 +22,7 @@ from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store import convergence, crashes, phone_health, tables
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
-from orchestrator.store.database import Database, count_rows
+from orchestrator.store.database import Database, count_rows, insert_new
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
@@ -111,16 +111,16 @@ def store_deliveries(
     with db.write() as connection:
         chunks = [(host, parcel) for host, parcel in sent if isinstance(parcel, Chunk)]
         if chunks:
-            _store_chunks(db, connection, chunks, result, quota)
+            _store_chunks(connection, chunks, result, quota)
         for host, parcel in sent:
             if isinstance(parcel, PhoneAnnouncement):
-                _store_announcement(db, connection, host, parcel, result, claims)
+                _store_announcement(connection, host, parcel, result, claims)
         reports = {(host, item.run): item for host, item in sent if isinstance(item, Report)}
         if reports:
             _ReportBatch(db, connection, reports, result).store()
         results = [(host, item) for host, item in sent if isinstance(item, CommandResult)]
         for host, command in results:
-            _store_command_result(db, connection, host, command, result)
+            _store_command_result(connection, host, command, result)
         for host in sorted({host for host, _ in results}):
             phone_health.forget_old_results(connection, host)
     if quota is not None:
@@ -130,7 +130,6 @@ def store_deliveries(
 
 
 def _store_chunks(
-    db: Database,
     connection: Connection,
     chunks: Sequence[tuple[str, Chunk]],
     result: IngestResult,
@@ -153,11 +152,10 @@ def _store_chunks(
         }
         for item in admitted
     ]
-    db.insert_new(connection, tables.chunk, rows)
+    insert_new(connection, tables.chunk, rows)
 
 
 def _store_announcement(
-    db: Database,
     connection: Connection,
     host: str,
     announcement: PhoneAnnouncement,
@@ -194,17 +192,17 @@ def _store_announcement(
     # A phone remembers the highest fence it has seen. The first fence is the time, so a new store
     # starts above the one before it, because no phone is leased every second of its life.
     new = {"serial": facts.serial, "fence": int(time()), **values}
-    db.insert_new(connection, phone, [new])
+    insert_new(connection, phone, [new])
 
 
 def _store_command_result(
-    db: Database, connection: Connection, host: str, command: CommandResult, result: IngestResult
+    connection: Connection, host: str, command: CommandResult, result: IngestResult
 ) -> None:
     of_others = (phone.c.serial == command.phone, phone.c.host != host)
     if connection.execute(select(phone.c.serial).where(*of_others)).first() is not None:
         result.refused.append((host, f"{command.phone} is not one of its phones"))
         return
-    changed = phone_health.store_command_result(db, connection, command)
+    changed = phone_health.store_command_result(connection, command)
     if changed is not None:
         result.events.append(phone_health.health_event(command.phone, host, changed))
 
@@ -285,9 +283,7 @@ class _ReportBatch:
             _set_next_state(self._connection, row, decision)
         crash = crash_in(report)
         if crash is not None:
-            poisoned = crashes.record_crash(
-                self._db, self._connection, report.run, row.case_digest, crash
-            )
+            poisoned = crashes.record_crash(self._connection, report.run, row.case_digest, crash)
             self._result.events += [poisoned] if poisoned is not None else []
 
     def _write(self, health: Mapping[str, HealthState], policy_of: Mapping[str, Policy]) -> None:
@@ -301,7 +297,7 @@ class _ReportBatch:
             phone_health.health_event(serial, host_of[serial], state)
             for serial, state in changed.items()
         ]
-        self._db.insert_new(connection, tables.report, self._report_rows)
+        insert_new(connection, tables.report, self._report_rows)
         insert_metrics(self._db, connection, self._measured)
         if self._accepted:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}

@@ -270,7 +270,7 @@ def expire(
             poisoned = None
             if lost in started:  # guard: job-never-arrived
                 crash = Crash(row.phone, SOFT_WEIGHT, "the lease expired")
-                poisoned = crashes.record_crash(db, connection, lost, row.case_digest, crash)
+                poisoned = crashes.record_crash(connection, lost, row.case_digest, crash)
             events = (poisoned,) if poisoned is not None else ()
             expired.append(ExpiredLease(lost, row.phone, row.host, row.sweep, events))
     return expired

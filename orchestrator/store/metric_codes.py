@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, ScalarSelect, Table, select
 
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, insert_new
 from orchestrator.store.tables import metric_name, metric_origin, metric_value
 from workloads.protocol.messages import Report
 from workloads.protocol.metrics import Metric
@@ -82,7 +82,7 @@ def _codes(db: Database, connection: Connection, table: Table, keys: Collection[
     if not new:
         return known
     columns = [column.name for column in _KEYS[table.name]]
-    db.insert_new(connection, table, [dict(zip(columns, key, strict=True)) for key in sorted(new)])
+    insert_new(connection, table, [dict(zip(columns, key, strict=True)) for key in sorted(new)])
     return known | _stored(connection, table)
 
 

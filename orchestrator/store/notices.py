@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from orchestrator.decisions.health import Health
 from orchestrator.decisions.notice_rules import NoticeKey, PhoneView, SweepView
 from orchestrator.decisions.states import RunState, SweepState
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, insert_new
 from orchestrator.store.tables import notice, notice_delivery, phone, run, sweep
 from workloads.service_settings import NoticeKind, NoticeTarget
 
@@ -101,7 +101,7 @@ def update_notices(
             same = (notice.c.kind == kind, notice.c.subject == subject)
             over = update(notice).where(*same, notice.c.cleared_at_s.is_(None))
             connection.execute(over.values(cleared_at_s=now))
-        db.insert_new(connection, notice, [row | {"spread": False} for row in rows])
+        insert_new(connection, notice, [row | {"spread": False} for row in rows])
         old = select(notice.c.id).where(notice.c.cleared_at_s < now - KEPT_S)
         connection.execute(delete(notice_delivery).where(notice_delivery.c.notice.in_(old)))
         connection.execute(delete(notice).where(notice.c.cleared_at_s < now - KEPT_S))
@@ -125,7 +125,7 @@ def spread_notices(db: Database, targets: Mapping[str, NoticeTarget]) -> None:
             if _wants(target, name, row.kind, row.subject, names.get(row.subject, set()))
         ]
         filled = [row | {"tries": 0, "next_try_s": 0.0, "error": ""} for row in rows]
-        db.insert_new(connection, notice_delivery, filled)
+        insert_new(connection, notice_delivery, filled)
         ids = [row.id for row in fresh]
         connection.execute(update(notice).where(notice.c.id.in_(ids)).values(spread=True))
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, select, update
 
 from orchestrator.decisions.health import Health, HealthState
 from orchestrator.decisions.states import RunState
-from orchestrator.store.database import Database, count_rows
+from orchestrator.store.database import Database, count_rows, insert_new
 from orchestrator.store.operator_change import (
     Actor,
     ChangeText,
@@ -50,7 +50,7 @@ def _set_drained(
 
         def apply() -> None:
             values = {"drained": drained, "reason": safe_text(reason, 200)}
-            db.insert_new(connection, host, [{"name": name, **values}])
+            insert_new(connection, host, [{"name": name, **values}])
             connection.execute(update(host).where(host.c.name == name).values(**values))
 
         return PlannedChange(

@@ -16,7 +16,7 @@ from orchestrator.decisions.health import (
     health_after_report,
 )
 from orchestrator.store.audit_log import AuditEntry, record_automatic
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, insert_and_count
 from orchestrator.store.tables import command_result, phone
 from workloads.protocol.limits import HOST_PHONES_MAX
 from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
@@ -97,12 +97,10 @@ def update_from_flaps(db: Database, flaps: Mapping[str, int]) -> dict[str, Healt
     return changed
 
 
-def store_command_result(
-    db: Database, connection: Connection, result: CommandResult
-) -> HealthState | None:
+def store_command_result(connection: Connection, result: CommandResult) -> HealthState | None:
     """Store the result of a command; return the phone's new health if it changed."""
     row = {name: getattr(result, name) for name in _RESULT_COLUMNS} | {"received_at_s": time()}
-    if not db.insert_and_count(connection, command_result, [row]):
+    if not insert_and_count(connection, command_result, [row]):
         return None
     if not result.was_executed or result.command not in (CommandKind.CHECK, CommandKind.RESTORE):
         return None  # nothing else tells about a phone's health

@@ -10,7 +10,7 @@ from orchestrator.decisions.states import RunState
 from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import tables
 from orchestrator.store.audit_log import AuditEntry, record_audit
-from orchestrator.store.database import Database, PlainRow
+from orchestrator.store.database import Database, PlainRow, analyze, bulk_insert_new, insert_new
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.tables import run, trial
 
@@ -41,17 +41,17 @@ def submit(
     row = {**sweep, "created_at": now}
     name = str(row["id"])
     with db.write() as connection:
-        db.insert_new(connection, tables.sweep, [row])
+        insert_new(connection, tables.sweep, [row])
         _update_policy(connection, sweep)
         reopen(connection, name)
         before = _counts(connection, name)
         last_rank = connection.execute(select(func.coalesce(func.max(run.c.rank), 0))).scalar_one()
-        db.bulk_insert_new(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
+        bulk_insert_new(connection, trial, _TRIAL, list(_trial_rows(name, trials)))
         runs = [_run_row(name, phone_of[item.trial], last_rank, item) for item in planned]
-        db.bulk_insert_new(connection, run, _RUN, runs)
+        bulk_insert_new(connection, run, _RUN, runs)
         after = _counts(connection, name)
         if after[1] - before[1] > ANALYZED_RUNS:
-            db.analyze(connection, (trial, run))
+            analyze(connection, (trial, run))
         if actor and before != after:
             was, now_is = ({"trials": each[0], "runs": each[1]} for each in (before, after))
             undo = f"farm sweep cancel {name}"
