@@ -86,7 +86,7 @@ class RemoteLab:
         elif types.transfer:
             answer = self._download(called.name, content, stream)
         else:
-            answer = self._exchange(called.name, content)
+            answer = self._read(self._post(called.name, content))
         try:
             return types.result.validate_json(answer)
         except ValidationError as error:
@@ -94,18 +94,16 @@ class RemoteLab:
                 f"the response of {self.url} cannot be read; use the same version as the lab"
             ) from error
 
-    def _exchange(self, name: str, content: Mapping[str, Any]) -> bytes:
+    def _post(self, name: str, content: Mapping[str, Any]) -> http.client.HTTPResponse:
         body = json.dumps(content).encode()
-        response = self._send(f"/v1/operations/{name}", body, "application/json")
-        return self._read(response)
+        return self._send(f"/v1/operations/{name}", body, "application/json")
 
     def _upload(self, name: str, content: Mapping[str, Any], stream: Any) -> bytes:
         path = f"/v1/operations/{name}?arguments={quote(json.dumps(content))}"
         return self._read(self._send(path, stream, "application/octet-stream"))
 
     def _download(self, name: str, content: Mapping[str, Any], stream: BinaryIO | Any) -> bytes:
-        body = json.dumps(content).encode()
-        response = self._send(f"/v1/operations/{name}", body, "application/json")
+        response = self._post(name, content)
         if response.status != http.client.OK:
             return self._read(response)
         try:

@@ -46,6 +46,11 @@ class Table:
         """The names of its columns."""
         return [column.name for column in self.columns]
 
+    @property
+    def rows(self) -> Iterator[tuple[CellValue, ...]]:
+        """The rows of all blocks."""
+        return (row for block in self.blocks for row in block.full_rows())
+
 
 def make_columns(text: str) -> tuple[TableColumn, ...]:
     """Build columns from their names; a name ends with `:int` or `:float` unless it is text."""

@@ -62,11 +62,9 @@ def _csv_cell(cell: CellValue) -> CellValue:
 def write_jsonl(table: Table, stream: BinaryIO) -> int:
     """Write one JSON object per line; return the number of rows."""
     names, count = table.names, 0
-    for block in table.blocks:
-        for row in block.full_rows():
-            content = dict(zip(names, map(_plain, row), strict=True))
-            stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-            count += 1
+    for count, row in enumerate(table.rows, 1):  # noqa: B007 (it is returned)
+        content = dict(zip(names, map(_plain, row), strict=True))
+        stream.write(json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
     return count
 
 
@@ -81,7 +79,7 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
         ) from None
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(column.name, kinds[column.kind]) for column in table.columns])
-    rows, count = _plain_rows(table), 0
+    rows, count = (tuple(map(_plain, row)) for row in table.rows), 0
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         while group := list(islice(rows, PARQUET_ROWS)):
             by_column = zip(*group, strict=True)
@@ -92,12 +90,6 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
             count += len(group)
     return count
-
-
-def _plain_rows(table: Table) -> Iterator[tuple[CellValue, ...]]:
-    for block in table.blocks:
-        for row in block.full_rows():
-            yield tuple(map(_plain, row))
 
 
 def _plain(cell: CellValue) -> CellValue:
@@ -114,11 +106,9 @@ def write_markdown(table: Table, stream: BinaryIO) -> int:
     numeric = ["--:" if column.kind is not str else ":--" for column in table.columns]
     stream.write(f"| {' | '.join(table.names)} |\n| {' | '.join(numeric)} |\n".encode())
     count = 0
-    for block in table.blocks:
-        for row in block.full_rows():
-            cells = [markdown_cell(_format_cell(cell)) for cell in row]
-            stream.write(f"| {' | '.join(cells)} |\n".encode())
-            count += 1
+    for count, row in enumerate(table.rows, 1):  # noqa: B007 (it is returned)
+        cells = [markdown_cell(_format_cell(cell)) for cell in row]
+        stream.write(f"| {' | '.join(cells)} |\n".encode())
     if table.caption:
         stream.write(f"\n{markdown_cell(table.caption)}\n".encode())
     return count
