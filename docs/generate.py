@@ -77,9 +77,16 @@ def render_metrics() -> str:
 
 def render_studies() -> str:
     """Which study answers which measurement of the three papers."""
-    from orchestrator.study.study_catalogue import coverage_table
+    from orchestrator.study.study_catalogue import TOPICS, all_studies
 
-    return coverage_table()
+    lines = ["| topic | what was measured | study | metrics |", "|---|---|---|---|"]
+    for topic, text in TOPICS.items():
+        studies = [study for study in all_studies().values() if topic in study.covers]
+        names = ", ".join(f"`{study.name}`" for study in studies)
+        metrics = dict.fromkeys(metric for study in studies for metric in study.metrics(topic))
+        shown = ", ".join(f"`{metric}`" for metric in metrics)
+        lines.append(f"| {topic} | {text} | {names} | {shown} |")
+    return "\n".join(lines)
 
 
 def render_reasons() -> str:

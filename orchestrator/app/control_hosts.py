@@ -91,11 +91,13 @@ def drain_host(
 ) -> OperatorChange:
     """Send no more runs to a host; running ones finish."""
     lab.broker.check()
-    return publish_change(lab, phone_actions.drain(lab.store, host, lab.actor(dry_run), reason))
+    change = phone_actions.set_drained(lab.store, host, lab.actor(dry_run), True, reason)
+    return publish_change(lab, change)
 
 
 @operation(Role.OPERATOR)
 def undrain_host(lab: LabConnection, host: str, dry_run: bool = False) -> OperatorChange:
     """Send runs to a host again."""
     lab.broker.check()
-    return publish_change(lab, phone_actions.undrain(lab.store, host, lab.actor(dry_run)))
+    change = phone_actions.set_drained(lab.store, host, lab.actor(dry_run), False)
+    return publish_change(lab, change)

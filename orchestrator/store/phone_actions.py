@@ -24,19 +24,10 @@ from workloads.text import safe_text
 from workloads.units import count_text
 
 
-def drain(db: Database, name: str, actor: Actor, reason: str = "") -> OperatorChange:
-    """Send no more runs to a host; running runs finish."""
-    return _set_drained(db, name, actor, drained=True, reason=reason)
-
-
-def undrain(db: Database, name: str, actor: Actor) -> OperatorChange:
-    """Send runs to a host again."""
-    return _set_drained(db, name, actor, drained=False, reason="")
-
-
-def _set_drained(
-    db: Database, name: str, actor: Actor, drained: bool, reason: str
+def set_drained(
+    db: Database, name: str, actor: Actor, drained: bool, reason: str = ""
 ) -> OperatorChange:
+    """Send no more runs to a host, or send runs to it again; running runs finish."""
     action, undo = ("drain", "undrain") if drained else ("undrain", "drain")
 
     def plan(connection: Connection) -> PlannedChange:

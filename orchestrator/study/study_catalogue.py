@@ -277,18 +277,6 @@ def find_study(name: str) -> Study:
     raise InvalidRequest(f"unknown study '{name[:60]}'; {hint}")
 
 
-def coverage_table() -> str:
-    """Render which study answers which topic, with which metrics, as a Markdown table."""
-    lines = ["| topic | what was measured | study | metrics |", "|---|---|---|---|"]
-    for topic, text in TOPICS.items():
-        studies = [study for study in all_studies().values() if topic in study.covers]
-        names = ", ".join(f"`{study.name}`" for study in studies)
-        metrics = dict.fromkeys(metric for study in studies for metric in study.metrics(topic))
-        shown = ", ".join(f"`{metric}`" for metric in metrics)
-        lines.append(f"| {topic} | {text} | {names} | {shown} |")
-    return "\n".join(lines)
-
-
 def _read(name: str) -> Study:
     content: dict[str, Any] = tomllib.loads(_text(f"{name}.toml"))
     templates = content.pop("template", {})

@@ -61,8 +61,8 @@ def operator_actions(store: Database, rng: random.Random) -> list[Callable[[], o
         lambda: sweep_actions.set_priority(store, sweep, ANNA, rng.randint(0, 100)),
         lambda: phone_actions.reserve(store, phone, ANNA, "bert"),
         lambda: phone_actions.unreserve(store, phone, ANNA),
-        lambda: phone_actions.drain(store, "host-a", ANNA),
-        lambda: phone_actions.undrain(store, "host-a", ANNA),
+        lambda: phone_actions.set_drained(store, "host-a", ANNA, True),
+        lambda: phone_actions.set_drained(store, "host-a", ANNA, False),
     ]
 
 

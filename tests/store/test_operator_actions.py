@@ -62,7 +62,7 @@ CHANGES: dict[str, Callable[[Database, Actor], OperatorChange]] = {
     "pause": lambda db, actor: sweep_actions.pause(db, "sw-00000001", actor),
     "cancel": lambda db, actor: sweep_actions.cancel(db, "sw-00000001", actor),
     "set-priority": lambda db, actor: sweep_actions.set_priority(db, "sw-00000001", actor, 80),
-    "drain": lambda db, actor: phone_actions.drain(db, "host-a", actor),
+    "drain": lambda db, actor: phone_actions.set_drained(db, "host-a", actor, True),
     "reserve": lambda db, actor: phone_actions.reserve(db, "PH1", actor, "bert", until=3e9),
     "tag": lambda db, actor: phone_actions.tag(db, "PH1", actor, add=["shelf-2"]),
     "quarantine": lambda db, actor: phone_actions.quarantine(db, "PH1", actor, "broken glass"),
@@ -154,9 +154,9 @@ def test_a_reserved_phone_gets_no_runs_until_the_reservation_ends(store: Databas
 
 
 def test_a_drained_host_is_listed_until_it_is_undrained(store: Database) -> None:
-    phone_actions.drain(store, "host-b", ANNA)
+    phone_actions.set_drained(store, "host-b", ANNA, True)
     assert leases.drained_hosts(store) == {"host-b": ""}
-    phone_actions.undrain(store, "host-b", ANNA)
+    phone_actions.set_drained(store, "host-b", ANNA, False)
     assert leases.drained_hosts(store) == {}
 
 
@@ -172,7 +172,7 @@ def test_actions_on_unknown_targets_are_refused(store: Database) -> None:
     for decide in (
         lambda: sweep_actions.pause(store, "sw-ffffffff", ANNA),
         lambda: phone_actions.reserve(store, "PH9", ANNA, "bert"),
-        lambda: phone_actions.drain(store, "host-z", ANNA),
+        lambda: phone_actions.set_drained(store, "host-z", ANNA, True),
     ):
         with pytest.raises(InvalidRequest, match="there is no"):
             decide()
@@ -215,7 +215,7 @@ def test_the_reason_of_a_pause_is_in_its_event_and_in_the_audit_log(store: Datab
     assert change.event.text.endswith("running runs finish: the room is too warm")
     assert audit_entries(store)[0].after["reason"] == "the room is too warm"
     phone_actions.reserve(store, "PH1", ANNA, "bert", reason="exhibition")
-    phone_actions.drain(store, "host-a", ANNA, "new hub")
+    phone_actions.set_drained(store, "host-a", ANNA, True, "new hub")
     assert [entry.after["reason"] for entry in audit_entries(store)[:2]] == [
         "new hub",
         "exhibition",
