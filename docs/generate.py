@@ -79,14 +79,23 @@ def render_studies() -> str:
     """Which study answers which measurement of the three papers."""
     from orchestrator.study.study_catalogue import TOPICS, all_studies
 
-    lines = ["| topic | what was measured | study | metrics |", "|---|---|---|---|"]
+    rows = []
     for topic, text in TOPICS.items():
         studies = [study for study in all_studies().values() if topic in study.covers]
-        names = ", ".join(f"`{study.name}`" for study in studies)
-        metrics = dict.fromkeys(metric for study in studies for metric in study.metrics(topic))
-        shown = ", ".join(f"`{metric}`" for metric in metrics)
-        lines.append(f"| {topic} | {text} | {names} | {shown} |")
-    return "\n".join(lines)
+        claims = [c for study in studies for c in study.claims if study.topic_of(c) == topic]
+        queries = [query for c in claims for query in (c.query, c.opencl_query) if query]
+        metrics = {
+            name.partition(".")[0]: None
+            for query in queries
+            for name in (query.metric, query.second_metric, "outcome" * (query.kind == "outcome"))
+            if name
+        }
+        rows.append((topic, text, _listed(study.name for study in studies), _listed(metrics)))
+    return table(("topic", "what was measured", "study", "metrics"), rows)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(code, names))
 
 
 def render_reasons() -> str:

@@ -232,14 +232,6 @@ class Study(WireModel):
         """Return the location of a claim in its publication; empty for Farmhand's own claims."""
         return "" if claim.ours else claim.place or self.place
 
-    def metrics(self, topic: str) -> list[str]:
-        """List the metrics that its claims of a topic use."""
-        claims = [claim for claim in self.claims if self.topic_of(claim) == topic]
-        queries = [query for c in claims for query in (c.query, c.opencl_query) if query]
-        names = [name for query in queries for name in (query.metric, query.second_metric) if name]
-        names += ["outcome" for query in queries if query.kind is QueryKind.OUTCOME]
-        return [name.partition(".")[0] for name in names]
-
     def sweeps(self, native: bool = False) -> tuple[str, ...]:
         """Return the texts of its sweeps; empty if it has none for this kind of phone."""
         prefix = f"{self.name}.{NATIVE}" if native else f"{self.name}.{OPENCL}"
