@@ -121,7 +121,7 @@ def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
 
 
 def marked_name(name: str, simulated: bool) -> str:
-    """Return the name of a file; with simulated results it says so."""
+    """Return the name of a file; that of simulated results contains 'simulated'."""
     stem, dot, extension = name.partition(".")
     is_marked = not simulated or ".simulated." in name
     return name if is_marked else f"{stem}.simulated{dot}{extension}"

@@ -68,6 +68,12 @@ def connect(folder: Path) -> "LabConnection":
     return LabConnection(Lab(folder.absolute(), LabSettings()), current_user(), remote)
 
 
+def forget_other_labs() -> None:
+    """Remove the settings of other labs: a temporary lab has its own broker and store."""
+    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
+        os.environ.pop(variable, None)
+
+
 def _token() -> str:
     """Return the token in FARM_TOKEN, or in the file that FARM_TOKEN_FILE names."""
     file = os.environ.get("FARM_TOKEN_FILE")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import print_paragraph, print_table
+from orchestrator.commands.common import forget_other_labs, print_paragraph, print_table
 from workloads.cli_options import FiniteRange, value_option
 from workloads.units import count_text, format_ms
 
@@ -61,7 +61,6 @@ def demo(folder: Path | None, speed: float) -> int:
     Example: farm demo --dir demo-lab
     """
     from orchestrator.commands.exit_codes import FAILURES
-    from orchestrator.supervisor.demo_lab import forget_other_labs
     from orchestrator.supervisor.process import stop_on_signals
 
     stop_on_signals()
@@ -87,8 +86,9 @@ def _run(folder: Path, speed: float) -> int:
     from orchestrator.app.control_sweeps import RunState, find_sweep
     from orchestrator.app.phone_filter import parse_phone_filter
     from orchestrator.app.submit_sweep import submit_sweep
+    from orchestrator.commands.progress import timed_report
     from orchestrator.commands.tui_actions import ActionHandler
-    from orchestrator.supervisor.demo_lab import demo_lab, timed_report
+    from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.tui.watch_loop import WatchOptions, is_live, run_watch
     from workloads.lab_settings import Lab
 

@@ -1,7 +1,10 @@
 """Shows the progress of long computations."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
+
+import click
 
 Item = TypeVar("Item")
 
@@ -17,3 +20,9 @@ def show_progress(items: Sequence[Item], label: str) -> Iterator[Item]:
         return
     with Progress(console=console, transient=True) as progress:
         yield from progress.track(items, description=label)
+
+
+def timed_report() -> Callable[[str], None]:
+    """Return a function that prints lines with the seconds since now."""
+    started = time.monotonic()
+    return lambda text: click.echo(f"[{time.monotonic() - started:4.1f} s] {text}", err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.app.app_errors import InvalidState
-from orchestrator.commands.common import connect
+from orchestrator.commands.common import connect, forget_other_labs
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
         lab.check()
         yield lab, lambda: True
         return
-    from orchestrator.supervisor.demo_lab import demo_lab, forget_other_labs, timed_report
+    from orchestrator.commands.progress import timed_report
+    from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.supervisor.process import stop_on_signals
     from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES
     from workloads.lab_settings import Lab

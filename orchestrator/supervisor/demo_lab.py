@@ -1,7 +1,5 @@
 """A temporary lab of virtual phones, for the demo and for studies."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,22 +28,6 @@ HOSTS = ("host-a", "host-b")
 
 Answer = TypeVar("Answer")
 Report = Callable[[str], None]
-
-
-def forget_other_labs() -> None:
-    """Remove the settings of other labs: a temporary lab has its own broker and store."""
-    for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
-        os.environ.pop(variable, None)
-
-
-def timed_report() -> Report:
-    """Return a function that prints lines with the seconds since now."""
-    started = time.monotonic()
-
-    def report(text: str) -> None:
-        sys.stderr.write(f"[{time.monotonic() - started:4.1f} s] {text}\n")
-
-    return report
 
 
 @dataclass(frozen=True)
