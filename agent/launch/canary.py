@@ -48,7 +48,7 @@ _PROGRAMS = {
     # 64 MB: no phone has caches of that size.
     CanaryKind.MEMORY: _Program(bind("sgemm", {"m": 1, "n": 4096, "k": 4096}), 1, 3),
     # So long that cores and clocks of the CPU, which launches it, do not matter.
-    CanaryKind.GPU: _Program(bind("sgemm-square", {"n": 1024}, backend="opencl"), 1, 5),
+    CanaryKind.GPU: _Program(bind("sgemm-square", {"n": 1024}, backend="opencl"), 1, 20),
 }
 _DIR = f"{LANE_DIR}/canary"
 
