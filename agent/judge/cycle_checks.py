@@ -8,14 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agent.collect.cpu_usage import CYCLES, parse_cycles
+import numpy as np
+
+from agent.collect.cpu_usage import CYCLES, OWN_STAT, parse_cycles, ticks_together
 from agent.collect.readings import Readings
 from agent.collect.run_probe import RunProbe
+from agent.phone.kernel_nodes import clock_node, used_clusters
+from workloads.protocol.phone_facts import Cluster, CoreSet
 
 COUNTED_CHANGE_MAX = 0.02
 BLOCKS_MAX, BLOCKS_MIN = 20, 3
 OFF_SHARE_MIN = 0.1  # of the blocks
 COUNTED_NS_MIN = 20_000_000  # per block
+OWN_SHARE_MIN = 0.9  # of the busy time of the run's cores
 
 CountedCycles = tuple[int, int]  # cycles, and the time in which they were counted
 
@@ -32,22 +37,23 @@ class CycleMismatch:
 
 @dataclass(frozen=True)
 class ClockBlock:
-    """The counted clock of a part of a run, and the lowest and the highest that was shown."""
+    """The counted clock of a part of a run, and the ranges of clocks that the nodes allow."""
 
     start_ns: int
     khz: float
-    low_khz: int
-    high_khz: int
+    ranges: Sequence[tuple[float, float]]
 
     @property
     def shown_khz(self) -> int:
         """The shown clock that is nearest to the counted one."""
-        return self.low_khz if self.khz < self.low_khz else self.high_khz
+        edges = [edge for limits in self.ranges for edge in limits]
+        distances = [abs(edge - self.khz) for edge in edges]
+        return round(edges[distances.index(min(distances))])
 
     @property
     def difference(self) -> float:
         """How far the counted clock is outside of what was shown; 0 within it."""
-        inside = self.low_khz <= self.khz <= self.high_khz
+        inside = any(low <= self.khz <= high for low, high in self.ranges)
         return 0.0 if inside else self.khz / self.shown_khz - 1
 
 
@@ -57,19 +63,49 @@ def clock_blocks(probe: RunProbe, timed: Readings) -> list[ClockBlock]:
     for row, value in enumerate(timed.parsed(CYCLES, parse_cycles)):
         if value is not None and (not rows or value != rows[-1][1]):
             rows.append((row, value))
-    clocks = [timed.numbers(node) for node in probe.clock_nodes]
+    clusters = [part for part in used_clusters(probe.facts, probe.cores) if part.has_clock]
+    clocks = [timed.numbers(clock_node(part, "scaling_cur_freq")) for part in clusters]
     count = min(BLOCKS_MAX, len(rows) - 1)
     if count < BLOCKS_MIN or not clocks:
         return []
+    weights = _busy_ticks(timed, clusters, probe.cores)
     edges = [rows[(len(rows) - 1) * index // count] for index in range(count + 1)]
     blocks = []
     for (first, before), (last, after) in pairwise(edges):
         cycles, ns = after[0] - before[0], after[1] - before[1]
-        shown = _shown(clocks, first, last)
-        if cycles > 0 and ns >= COUNTED_NS_MIN and shown:
-            khz = cycles * 1e6 / ns
-            blocks.append(ClockBlock(timed.t_ns[first], khz, min(shown), max(shown)))
+        shown = [_shown(column, first, last) for column in clocks]
+        if cycles > 0 and ns >= COUNTED_NS_MIN and any(shown):
+            ranges = _allowed_ranges(shown, weights)
+            blocks.append(ClockBlock(timed.t_ns[first], cycles * 1e6 / ns, ranges))
     return blocks
+
+
+def _busy_ticks(timed: Readings, clusters: Sequence[Cluster], cores: CoreSet) -> list[int]:
+    """For how long the run kept its cores of each cluster busy; empty where that is unknown."""
+    used = [ticks_together(timed, {*cluster.cpus} & {*cores.cpus})[1] for cluster in clusters]
+    own = [ticks for _, ticks in timed.series(OWN_STAT)]
+    if not own or not all(len(busy) for busy in used):
+        return []
+    ticks = [int(busy[-1] - busy[0]) for busy in used]
+    # Otherwise it is other work that keeps them busy, as in a run on the GPU.
+    return ticks if 0 < OWN_SHARE_MIN * sum(ticks) <= own[-1] - own[0] else []
+
+
+def _allowed_ranges(
+    shown: Sequence[Sequence[int]], weights: Sequence[int]
+) -> list[tuple[float, float]]:
+    """The clock of each cluster, because some counters count on one kind of core only, or the mean.
+
+    The mean depends on how busy the clusters were; where that is unknown, it may be anything.
+    """
+    ranges = [(float(min(clocks)), float(max(clocks))) for clocks in shown if clocks]
+    lows, highs = zip(*ranges, strict=True)
+    if len(ranges) == 1:
+        return ranges
+    if len(ranges) != len(weights):
+        return [(min(lows), max(highs))]
+    low, high = (np.average(edges, weights=weights) for edges in (lows, highs))
+    return [*ranges, (float(low), float(high))]
 
 
 def cycle_mismatch(blocks: Sequence[ClockBlock]) -> CycleMismatch | None:
@@ -81,7 +117,6 @@ def cycle_mismatch(blocks: Sequence[ClockBlock]) -> CycleMismatch | None:
     return CycleMismatch(worst.khz, worst.shown_khz, len(off) / len(blocks), off[0].start_ns)
 
 
-def _shown(clocks: Sequence[Sequence[int | None]], first: int, last: int) -> list[int]:
+def _shown(clocks: Sequence[int | None], first: int, last: int) -> list[int]:
     """All clocks shown in some rows, and right before and after them."""
-    rows = slice(max(first - 1, 0), last + 2)
-    return [khz for column in clocks for khz in column[rows] if khz]
+    return [khz for khz in clocks[max(first - 1, 0) : last + 2] if khz]

@@ -123,7 +123,6 @@ def _change_from_earlier(
 def check_counted_clock(run: RunObservation) -> Iterator[Reason]:
     """The cycles of the run's threads agree with the clocks that the nodes show, at every moment.
 
-    A counter may count on one kind of core only, so that each of the shown clocks is possible.
     Computers change their clocks more often than they are sampled.
     """
     if run.claimed.source is Source.HOST:

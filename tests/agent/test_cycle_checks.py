@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.collect.cpu_usage import CYCLES
+from agent.collect.cpu_usage import CYCLES, OWN_STAT, STAT
 from agent.collect.readings import NodeValue, Readings
 from agent.judge.clock_checks import observe_clocks
 from agent.judge.cycle_checks import clock_blocks, cycle_mismatch
@@ -53,6 +53,28 @@ def test_a_clock_that_pretends_is_found_with_its_moment(factor: float) -> None:
 def test_a_governor_may_change_the_clock() -> None:
     clocks = [KHZ if row // 7 % 2 else 1_804_800 for row in range(ROWS)]
     assert cycle_mismatch(clock_blocks(BIG3, sampled([*map(float, clocks)], clocks))) is None
+
+
+@pytest.mark.parametrize(
+    ("khz", "found"),
+    [
+        (1.0 * KHZ, False),  # a counter of the first cluster only
+        (1.1 * KHZ, False),  # three of four parts of the time there
+        (1.4 * KHZ, False),  # a counter of the other one only
+        (0.9 * 1.1 * KHZ, False),  # near the clock of a cluster: this cannot be told
+        (0.95 * 1.1 * KHZ, True),
+        (1.25 * KHZ, True),
+    ],
+)
+def test_on_two_clusters_the_mean_by_their_use_counts(khz: float, found: bool) -> None:
+    readings = sampled([khz] * ROWS)
+    readings.columns[CLOCK.replace("4", "7")] = [round(1.4 * KHZ)] * ROWS
+    big4 = replace(PROBE, requested_khz={})
+    assert cycle_mismatch(clock_blocks(big4, readings)) is None  # it may be anything in between
+    rows = (" ".join(f"{cpu}:{10 * row}/{10 * row}" for cpu in range(4, 8)) for row in range(ROWS))
+    readings.columns |= {STAT: [*rows], OWN_STAT: [4 * 10 * row for row in range(ROWS)]}
+    readings._parsed.clear()
+    assert (cycle_mismatch(clock_blocks(big4, readings)) is not None) is found
 
 
 def test_without_counters_or_clocks_there_are_no_blocks() -> None:
