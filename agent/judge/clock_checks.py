@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
-from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks
+from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks, lost_share
 from agent.phone.kernel_nodes import (
     GPU_POLICY,
     clock_node,
@@ -33,6 +33,7 @@ class ClockObservation:
     # When the policies were first limited and the cooling devices first active.
     limited_at_ns: Mapping[int | str, int] = field(default_factory=dict)
     gpu_pinned_share: float | None = None
+    lost_share: float = 0.0  # of the shown clocks that the counted cycles do not reach
 
 
 def observe_clocks(
@@ -56,6 +57,7 @@ def observe_clocks(
         active_coolers=_active_coolers(probe, readings),
         limited_at_ns=_limited_at_ns(probe, readings),
         gpu_pinned_share=_gpu_share(probe, timed),
+        lost_share=lost_share(clock_blocks(probe, timed)),
     )
 
 

@@ -7,6 +7,7 @@ also under a limit of the firmware or a driver that reports a false clock.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 import numpy as np
 
@@ -115,6 +116,11 @@ def cycle_mismatch(blocks: Sequence[ClockBlock]) -> CycleMismatch | None:
         return None
     worst = max(off, key=lambda block: abs(block.difference))
     return CycleMismatch(worst.khz, worst.shown_khz, len(off) / len(blocks), off[0].start_ns)
+
+
+def lost_share(blocks: Sequence[ClockBlock]) -> float:
+    """By how much the counted clock stayed below what was shown, over the whole run."""
+    return max(0.0, -fmean(block.difference for block in blocks)) if blocks else 0.0
 
 
 def _shown(clocks: Sequence[int | None], first: int, last: int) -> list[int]:

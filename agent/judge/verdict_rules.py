@@ -50,6 +50,7 @@ UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
 SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
 OTHER_CORES_BUSY_PCT_MAX, OTHER_CORES_TOTAL_PCT_MAX = 30.0, 45.0  # of the busiest one, of all
 OWN_CORES_SHARED_PCT_MAX = 4.0  # interrupts and kernel threads stay below this
+OWN_CORES_SHARED_PCT_MIN = 1.0  # also if the clock was lower than shown
 COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
@@ -212,10 +213,11 @@ def check_disturbances(run: RunObservation) -> Iterator[Reason]:
         yield Reason.suspect(
             ReasonCode.OTHER_CORES_BUSY, busy_pct=total_pct, limit=OTHER_CORES_TOTAL_PCT_MAX
         )
-    if shared_pct is not None and shared_pct > OWN_CORES_SHARED_PCT_MAX:
-        yield Reason.suspect(
-            ReasonCode.OWN_CORES_SHARED, busy_pct=shared_pct, limit=OWN_CORES_SHARED_PCT_MAX
-        )
+    # Losses of different kinds add up.
+    limit_pct = OWN_CORES_SHARED_PCT_MAX - 100 * run.clocks.lost_share
+    limit_pct = max(limit_pct, OWN_CORES_SHARED_PCT_MIN)
+    if shared_pct is not None and shared_pct > limit_pct:
+        yield Reason.suspect(ReasonCode.OWN_CORES_SHARED, busy_pct=shared_pct, limit=limit_pct)
     if disturbances.charging_share > 0:
         avoidable = run.probe.facts.charging is not None
         objection = Reason.suspect if avoidable else Reason.remark

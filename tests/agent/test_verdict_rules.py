@@ -339,6 +339,19 @@ def test_an_unpinned_clock_is_not_judged() -> None:
     assert judge(free).validity is Validity.VALID
 
 
+@pytest.mark.parametrize(
+    ("shared_pct", "lost_share", "found"),
+    [(3.0, 0.0, 0), (3.0, 0.015, 1), (0.8, 0.019, 0), (4.5, 0.0, 1)],
+)
+def test_losses_of_different_kinds_add_up(shared_pct: float, lost_share: float, found: int) -> None:
+    run = an_observation(
+        disturbances=Disturbances(own_cores_shared_pct=shared_pct),
+        clocks=replace(CLOCKS, lost_share=lost_share),
+    )
+    codes = [reason.code for reason in judge(run).reasons]
+    assert codes == [ReasonCode.OWN_CORES_SHARED] * found
+
+
 def test_the_canary_shows_a_slow_phone_with_free_clocks_and_in_long_runs() -> None:
     free = canary(1.0, 1.05, is_held=False)
     changed = judge(an_observation(**free, probe=UNPINNED))
