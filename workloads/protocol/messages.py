@@ -5,7 +5,7 @@ Messages are JSON text: frozen, versioned, limited in size (limits.py), validate
 To an agent, on the Celery queue host_queue(HOST):
     farm.run      a Job, which requests exactly one run
     farm.command  a Command, which requests anything else
-From an agent, on the Celery queue results_queue(HOST), which says who sent it:
+From an agent, on the Celery queue results_queue(HOST), whose name identifies the sender:
     farm.deliver  a list of parcels: Report, Chunk, PhoneAnnouncement, CommandResult. The agent
                   keeps every parcel in its spool and resends it until the central services list its
                   parcel_id under confirmed_key(HOST), so a lost or a repeated parcel changes
