@@ -72,12 +72,17 @@ def _devfreq_gpus(nodes: Mapping[str, str]) -> Iterator[Gpu]:
     ladders = {path: text for path, text in nodes.items() if _LADDER.fullmatch(path)}
     # An Adreno shows the same clock twice; the kgsl folder exists on every Adreno.
     for path in sorted(ladders, key=lambda path: (not path.startswith(KGSL), path)):
-        if steps := _steps_khz(ladders[path], 1):
-            folder = path.removesuffix(f"/{_STEPS}")
-            load = f"{folder}/{JETSON_LOAD}"
-            name = _name(nodes) or safe_text(folder.rpartition("/")[2], 64)
-            load = load if load in nodes else ""
-            yield Gpu(name=name, folder=folder, ladder_khz=steps, load_node=load)
+        folder = path.removesuffix(f"/{_STEPS}")
+        load = f"{folder}/{JETSON_LOAD}"
+        for unit_hz in (1, 1000):  # the latter: Xclipse of Exynos
+            if steps := _steps_khz(ladders[path], unit_hz):
+                yield Gpu(
+                    name=_name(nodes) or safe_text(folder.rpartition("/")[2], 64),
+                    folder=folder,
+                    ladder_khz=steps,
+                    load_node=load if load in nodes else "",
+                    unit_hz=unit_hz,
+                )
 
 
 def _other_gpus(nodes: Mapping[str, str]) -> Iterator[Gpu]:

@@ -59,6 +59,13 @@ def test_the_table_of_a_samsung_gpu_is_in_khz_or_in_mhz(table: str, unit_hz: int
     assert gpu.ladder_khz == tuple(sorted(int(step) * unit_hz // 1000 for step in table.split()))
 
 
+def test_a_devfreq_folder_may_be_in_khz() -> None:
+    folder = "/sys/class/devfreq/23400000.sgpu"
+    gpu = parse_gpu({f"{folder}/available_frequencies": "1300000 702000 303000"})
+    assert gpu is not None
+    assert (gpu.folder, gpu.unit_hz, gpu.ladder_khz) == (folder, 1000, (303000, 702000, 1300000))
+
+
 def test_the_bus_of_a_gpu_is_not_a_gpu() -> None:
     """Its steps are in MB/s; kernels 3.10 to 4.14 of Qualcomm list it beside the GPU."""
     nodes = {
