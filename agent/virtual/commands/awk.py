@@ -1,10 +1,14 @@
-"""awk: fields, patterns, variables and arithmetic; without loops, arrays and functions."""
+"""awk: rules with patterns, fields, variables and arithmetic, print and printf.
+
+Branches, loops, arrays and functions are errors: phone tools only select fields and add them up.
+"""
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from agent.virtual.commands.awk_parser import AwkError, AwkNode, AwkParser
 from agent.virtual.commands.command_input import read_input_lines
 from agent.virtual.commands.posix_regex import compile_posix
 from agent.virtual.commands.text_commands import format_printf, unescape
@@ -12,6 +16,15 @@ from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 Value = str | float
 _NUMBER = re.compile(r"\s*[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\r]+|\\\n|\#[^\n]*)
+    |(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\.\d+)
+    |(?P<string>"(?:\\.|[^"\\])*")
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<mark>\+=|-=|\*=|/=|%=|==|!=|<=|>=|!~|[-+*/%<>~=$(){}\[\],;\n])""",
+    re.VERBOSE,
+)
+_VALUES = ("number", "string", "name")  # after one of these a slash divides
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -27,152 +40,214 @@ _COMPARISONS: dict[str, Callable[[Value, Value], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_BESIDE = ""  # the operator between two values that stand side by side: they are joined
+_LEVELS = (("~", "!~"), tuple(_COMPARISONS), (_BESIDE,), ("+", "-"), ("*", "/", "%"))
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=")
+_UNSUPPORTED = ("if", "while", "for", "do", "next", "exit", "function", "delete", "getline")
 
 
-class _AwkJump(Exception):
-    """next or exit was executed."""
-
-    def __init__(self, kind: str, status: int = 0) -> None:
-        super().__init__(kind)
-        self.kind = kind
-        self.status = status
+class AwkError(ValueError):
+    """The program is invalid or uses what is not supported here."""
 
 
-class _AwkMachine:
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+class _AwkState:
+    """The variables of a program, and the fields of the present line, itself first."""
+
+    def __init__(self) -> None:
         self.variables: dict[str, Value] = {"FS": " ", "OFS": " ", "ORS": "\n", "NR": 0.0}
-        self._record = ""
-        self._fields: list[str] = []
+        self.fields = [""]
 
-    def set_record(self, record: str) -> None:
-        self._record = record
+    def set_line(self, number: int, line: str) -> None:
         separator = str(self.variables["FS"])
-        if separator == " ":
-            self._fields = record.split()
-        elif not record:
-            self._fields = []
-        else:
-            is_single = len(separator) == 1
-            self._fields = record.split(separator) if is_single else re.split(separator, record)
-        self.variables["NF"] = float(len(self._fields))
+        pattern = re.escape(separator) if len(separator) == 1 else separator
+        fields = line.split() if separator == " " else re.split(pattern, line) if line else []
+        self.fields = [line, *fields]
+        self.variables |= {"NR": float(number), "NF": float(len(fields))}
 
-    # -- statements
+    def field(self, index: int) -> str:
+        return self.fields[index] if 0 <= index < len(self.fields) else ""
 
-    def run(self, node: AwkNode) -> None:
-        match node.kind:
-            case "block":
-                for part in node.parts:
-                    self.run(part)
-            case "print":
-                words = [_to_text(self.evaluate(part)) for part in node.parts] or [self._record]
-                self._write(str(self.variables["OFS"]).join(words) + str(self.variables["ORS"]))
-            case "printf":
-                template, *rest = [_to_text(self.evaluate(part)) for part in node.parts]
-                self._write(format_printf(template, rest)[0])
-            case "if":
-                branch = 1 if _is_true(self.evaluate(node.parts[0])) else 2
-                if branch < len(node.parts):
-                    self.run(node.parts[branch])
-            case "do":
-                self.evaluate(node.parts[0])
-            case _:
-                status = int(_to_number(self.evaluate(node.parts[0]))) if node.parts else 0
-                raise _AwkJump(node.kind, status)
 
-    # -- expressions
+Evaluate = Callable[[_AwkState], Value]
 
-    def evaluate(self, node: AwkNode) -> Value:
-        match node.kind:
-            case "number":
-                return float(node.text)
-            case "string":
-                return unescape(node.text)
-            case "regex":
-                return float(
-                    compile_posix(node.text, extended=True).search(self._record) is not None
-                )
-            case "name":
-                return self.variables.get(node.text, "")
-            case "$":
-                return self._get_field(int(_to_number(self.evaluate(node.parts[0]))))
-            case "group":
-                return self.evaluate(node.parts[0])
-            case "concat":
-                return "".join(_to_text(self.evaluate(part)) for part in node.parts)
-            case _:
-                return self._evaluate_operation(node)
 
-    def _assign_or_step(self, node: AwkNode) -> Value:
-        """Evaluate an assignment, ++ or --."""
-        if node.kind == "set":
-            new = self.evaluate(node.parts[1])
-            if node.text != "=":
-                old = _to_number(self.evaluate(node.parts[0]))
-                new = _ARITHMETIC[node.text[0]](old, _to_number(new))
-            self._assign(node.parts[0], new)
-            return new
-        old = _to_number(self.evaluate(node.parts[0]))
-        stepped = old + (1 if node.text == "++" else -1)
-        self._assign(node.parts[0], stepped)
-        return stepped if node.kind == "unary" else old
+class _AwkRule(NamedTuple):
+    event: str  # BEGIN, END, or empty: a line
+    pattern: Evaluate | None
+    actions: Sequence[Callable[[_AwkState], str]]  # each returns what it prints
 
-    def _unary(self, node: AwkNode) -> Value:
-        if node.text in ("++", "--"):
-            return self._assign_or_step(node)
-        value = self.evaluate(node.parts[0])
-        if node.text == "!":
-            return float(not _is_true(value))
-        return -_to_number(value) if node.text == "-" else _to_number(value)
 
-    def _evaluate_operation(self, node: AwkNode) -> Value:
-        match node.kind, node.text:
-            case "unary", _:
-                return self._unary(node)
-            case "set" | "after", _:
-                return self._assign_or_step(node)
-            case "op", "&&":
-                return float(all(_is_true(self.evaluate(part)) for part in node.parts))
-            case "op", "||":
-                return float(any(_is_true(self.evaluate(part)) for part in node.parts))
-            case "op", ("~" | "!~"):
-                match = self._compile_pattern(node.parts[1]).search(
-                    _to_text(self.evaluate(node.parts[0]))
-                )
-                return float((match is not None) == (node.text == "~"))
-        left, right = self.evaluate(node.parts[0]), self.evaluate(node.parts[1])
-        if node.text in _COMPARISONS:
-            are_numbers = _looks_numeric(left) and _looks_numeric(right)
-            pair = (
-                (_to_number(left), _to_number(right))
-                if are_numbers
-                else (_to_text(left), _to_text(right))
-            )
-            return float(_COMPARISONS[node.text](*pair))
-        if node.text in "/%" and _to_number(right) == 0:
-            raise AwkError("division by zero")
-        return _ARITHMETIC[node.text](_to_number(left), _to_number(right))
+class _AwkParser:
+    """Parses a program into functions of the state."""
 
-    def _compile_pattern(self, node: AwkNode) -> re.Pattern[str]:
-        text = node.text if node.kind == "regex" else _to_text(self.evaluate(node))
-        return compile_posix(text, extended=True)
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_tokenize(text), ("", ""), ("", "")]
+        self._position = 0
 
-    def _get_field(self, index: int) -> str:
-        if index == 0:
-            return self._record
-        return self._fields[index - 1] if 0 < index <= len(self._fields) else ""
+    def rules(self) -> list[_AwkRule]:
+        rules = []
+        self._skip_ends()
+        while self._kind():
+            event = self._next()[1] if self._peek() in ("BEGIN", "END") else ""
+            pattern = None if event or self._peek() == "{" else self._expression()
+            rules.append(_AwkRule(event, pattern, self._actions()))
+            self._skip_ends()
+        return rules
 
-    def _assign(self, target: AwkNode, value: Value) -> None:
-        if target.kind == "name":
-            self.variables[target.text] = value
-        elif target.kind == "$":
-            index = int(_to_number(self.evaluate(target.parts[0])))
-            if index == 0:
-                self.set_record(_to_text(value))
-                return
-            self._fields += [""] * (min(index, 10_000) - len(self._fields))
-            self._fields[index - 1] = _to_text(value)
-            self._record = str(self.variables["OFS"]).join(self._fields)
+    def _actions(self) -> list[Callable[[_AwkState], str]]:
+        if not self._take("{"):
+            return [partial(_print, ())]
+        actions = []
+        self._skip_ends()
+        while not self._take("}"):
+            actions.append(self._statement())
+            self._skip_ends()
+        return actions
+
+    def _statement(self) -> Callable[[_AwkState], str]:
+        if self._peek() not in ("print", "printf"):
+            return partial(_evaluate_only, self._expression())
+        action = _print if self._next()[1] == "print" else _printf
+        parts: list[Evaluate] = []
+        while self._peek() not in (";", "\n", "}", "") and (not parts or self._take(",")):
+            parts.append(self._expression())
+        return partial(action, parts)
+
+    def _expression(self) -> Evaluate:
+        if self._kind() != "name" or self._tokens[self._position + 1][1] not in _ASSIGNMENTS:
+            return self._level(0)
+        name, sign = self._next()[1], self._next()[1]
+        return partial(_assign, name, sign, self._expression())
+
+    def _level(self, depth: int) -> Evaluate:
+        if depth == len(_LEVELS):
+            return self._value()
+        left = self._level(depth + 1)
+        while (sign := self._take_sign(_LEVELS[depth])) is not None:
+            is_regex = "~" in sign and self._kind() == "regex"
+            right = partial(_constant, self._next()[1]) if is_regex else self._level(depth + 1)
+            left = partial(_operate, sign, left, right)
+        return left
+
+    def _take_sign(self, signs: tuple[str, ...]) -> str | None:
+        if signs == (_BESIDE,):
+            return _BESIDE if self._kind() in _VALUES or self._peek() in ("$", "(") else None
+        is_sign = self._kind() == "mark" and self._peek() in signs
+        return self._next()[1] if is_sign else None
+
+    def _value(self) -> Evaluate:
+        kind, text = self._next()
+        if kind == "number":
+            return partial(_constant, float(text))
+        if kind == "string":
+            return partial(_constant, unescape(text[1:-1]))
+        if kind == "regex":
+            pattern = compile_posix(text, extended=True)
+            return lambda state: float(pattern.search(state.fields[0]) is not None)
+        if text == "$":
+            index = self._value()
+            return lambda state: state.field(int(_to_number(index(state))))
+        if text == "(":
+            inner = self._expression()
+            if not self._take(")"):
+                raise AwkError(f"')' is missing before '{self._peek() or 'end'}'")
+            return inner
+        if kind != "name":
+            raise AwkError(f"unexpected '{text or 'end'}'")
+        if text in _UNSUPPORTED or self._peek() in ("(", "["):
+            raise AwkError(f"not supported: {text}")
+        return lambda state: state.variables.get(text, "")
+
+    # -- tokens
+
+    def _kind(self) -> str:
+        return self._tokens[self._position][0]
+
+    def _peek(self) -> str:
+        return self._tokens[self._position][1]
+
+    def _next(self) -> tuple[str, str]:
+        token = self._tokens[self._position]
+        self._position += bool(token[0])  # the end stays the end
+        return token
+
+    def _take(self, text: str) -> bool:
+        is_next = self._kind() == "mark" and self._peek() == text
+        self._position += is_next
+        return is_next
+
+    def _skip_ends(self) -> None:
+        while self._take(";") or self._take("\n"):
+            pass
+
+
+def _tokenize(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    position = 0
+    while position < len(text):
+        previous = tokens[-1] if tokens else ("mark", "")
+        divides = previous[0] in _VALUES or previous[1] in (")", "$")
+        if text[position] == "/" and not divides:
+            end = position + 1
+            while end < len(text) and text[end] != "/":
+                end += 2 if text[end] == "\\" else 1
+            tokens.append(("regex", text[position + 1 : end].replace("\\/", "/")))
+            position = end + 1
+            continue
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise AwkError(f"unexpected '{text[position]}'")
+        position = match.end()
+        if match.lastgroup != "blank":
+            tokens.append((str(match.lastgroup), match[0]))
+    return tokens
+
+
+def _constant(value: Value, state: _AwkState) -> Value:
+    return value
+
+
+def _print(parts: Sequence[Evaluate], state: _AwkState) -> str:
+    words = [_to_text(part(state)) for part in parts] or [state.fields[0]]
+    return str(state.variables["OFS"]).join(words) + str(state.variables["ORS"])
+
+
+def _printf(parts: Sequence[Evaluate], state: _AwkState) -> str:
+    template, *rest = [_to_text(part(state)) for part in parts]
+    return format_printf(template, rest)[0]
+
+
+def _evaluate_only(expression: Evaluate, state: _AwkState) -> str:
+    expression(state)
+    return ""
+
+
+def _assign(name: str, sign: str, right: Evaluate, state: _AwkState) -> Value:
+    value = right(state)
+    if sign != "=":
+        value = _calculate(sign[0], state.variables.get(name, ""), value)
+    state.variables[name] = value
+    return value
+
+
+def _operate(sign: str, left: Evaluate, right: Evaluate, state: _AwkState) -> Value:
+    a, b = left(state), right(state)
+    if sign == _BESIDE:
+        return _to_text(a) + _to_text(b)
+    if "~" in sign:
+        found = compile_posix(_to_text(b), extended=True).search(_to_text(a)) is not None
+        return float(found == (sign == "~"))
+    if sign in _COMPARISONS:
+        are_numbers = _looks_numeric(a) and _looks_numeric(b)
+        pair = (_to_number(a), _to_number(b)) if are_numbers else (_to_text(a), _to_text(b))
+        return float(_COMPARISONS[sign](*pair))
+    return _calculate(sign, a, b)
+
+
+def _calculate(sign: str, left: Value, right: Value) -> float:
+    if sign in "/%" and _to_number(right) == 0:
+        raise AwkError("division by zero")
+    return _ARITHMETIC[sign](_to_number(left), _to_number(right))
 
 
 def _to_text(value: Value) -> str:
@@ -197,67 +272,37 @@ def _is_true(value: Value) -> bool:
 
 
 async def awk(call: CommandCall) -> int:
-    machine = _AwkMachine(call.print)
+    state = _AwkState()
     words = call.argv[1:]
     while words and words[0].startswith("-") and len(words[0]) > 1:
         letter, value = words[0][1], words.pop(0)[2:]
         if letter not in "Fv":
             continue
         value = value or words.pop(0)
-        if letter == "F":
-            machine.variables["FS"] = unescape(value)
-        else:
-            name, _, text = value.partition("=")
-            machine.variables[name] = unescape(text)
+        name, _, text = value.partition("=") if letter == "v" else ("FS", "", value)
+        state.variables[name] = unescape(text)
     try:
-        rules = AwkParser(words[0]).parse_rules()
-        return await _run(call, machine, rules, words[1:])
+        return await _run(call, state, _AwkParser(words[0]).rules(), words[1:])
     except (AwkError, re.error) as error:
         return call.fail(str(error), 2)
 
 
-async def _run(
-    call: CommandCall,
-    machine: _AwkMachine,
-    rules: list[tuple[AwkNode | None, AwkNode | None]],
-    names: list[str],
-) -> int:
-    def actions_for(name: str) -> list[AwkNode]:
-        rule_name = AwkNode("name", name)
-        return [action for pattern, action in rules if pattern == rule_name and action is not None]
+async def _run(call: CommandCall, state: _AwkState, rules: list[_AwkRule], names: list[str]) -> int:
+    def apply(event: str) -> None:
+        for rule in rules:
+            if rule.event == event and (rule.pattern is None or _is_true(rule.pattern(state))):
+                for action in rule.actions:
+                    call.print(action(state))
 
-    main_rules = [
-        rule for rule in rules if rule[0] not in (AwkNode("name", "BEGIN"), AwkNode("name", "END"))
-    ]
+    apply("BEGIN")
     status = 0
-    try:
-        for action in actions_for("BEGIN"):
-            machine.run(action)
-        lines, status = (
-            await read_input_lines(call, names) if main_rules or actions_for("END") else ([], 0)
-        )
+    if any(rule.event != "BEGIN" for rule in rules):
+        lines, status = await read_input_lines(call, names)
         for number, line in enumerate(lines, 1):
-            machine.variables["NR"] = float(number)
-            machine.set_record(line)
-            _apply(machine, main_rules)
-    except _AwkJump as jump:
-        status = jump.status
-    try:
-        for action in actions_for("END"):
-            machine.run(action)
-    except _AwkJump as jump:
-        status = jump.status
+            state.set_line(number, line)
+            apply("")
+    apply("END")
     return status
-
-
-def _apply(machine: _AwkMachine, rules: list[tuple[AwkNode | None, AwkNode | None]]) -> None:
-    try:
-        for pattern, action in rules:
-            if pattern is None or _is_true(machine.evaluate(pattern)):
-                machine.run(action or AwkNode("print"))
-    except _AwkJump as jump:
-        if jump.kind != "next":
-            raise
 
 
 AWK_COMMANDS: dict[str, CommandFunction] = {"awk": awk}
