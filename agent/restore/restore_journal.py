@@ -154,20 +154,23 @@ def _undo(phone: Phone, changes: Sequence[ReversibleChange]) -> list[str]:
     undo = [change.undo_command() for change in changes]
     results = phone.shell_batch([*undo, *checks.values()])
     shown = dict(zip(checks, results[len(undo) :], strict=True))
-    refused = [
-        f"{change.key} to '{safe_text(change.old, 40)}' ({safe_text(result.text, 60)})"
-        for change, result in zip(changes, results, strict=False)
-        if result.status != 0
-    ]
-    ignored = []
+    undone, ignored = set(), []
     for key, command in commands.items():
         result = shown[command.line()] if command is not None else None
         change = checked[key]
-        if result is None or result.status != 0 or change.is_undone(result.text):
+        if result is None or result.status != 0:
             continue
-        if not _is_thermal_cap(phone, change, result.text):
+        if change.is_undone(result.text):
+            undone.add(key)
+        elif not _is_thermal_cap(phone, change, result.text):
             value = safe_text(change.shown_value(result.text), 40)
             ignored.append(f"{key} to '{safe_text(change.old, 40)}' (it is '{value}')")
+    # A phone that refused the change refuses the old value too, and still has it.
+    refused = [
+        f"{change.key} to '{safe_text(change.old, 40)}' ({safe_text(result.text, 60)})"
+        for change, result in zip(changes, results, strict=False)
+        if result.status != 0 and change.key not in undone
+    ]
     return refused + ignored  # guard: restored-value-read-back
 
 

@@ -18,11 +18,12 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import lane_file
 from agent.prepare.cpu_pinning import read_policy_states
 from agent.prepare.quiesce import QUIET_SETTINGS, quiet_settings
-from agent.restore.restore_journal import JournalRecord, journal_file
+from agent.restore.restore_journal import JournalRecord, journal_file, restore_changes
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.reversible_change import UNSET, ChangeKind, ReversibleChange, parse_changes
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import VirtualPhone
+from workloads.protocol.faults import ShellFailed
 
 POLICIES = (0, 4, 7)
 LANE = """
@@ -145,6 +146,20 @@ def test_a_running_lane_is_not_restored(
     report = run_attempt(a_job(phone.facts.serial, protocol="endurance"), phone, context).report
     assert report.fault is None, report.fault
     assert not virtual_phone.events("watchdog_restore")
+
+
+@pytest.mark.parametrize(("old", "is_restored"), [("1", True), ("0", False)])
+def test_a_change_that_the_phone_refused_counts_as_restored(
+    phone: Phone, virtual_phone: VirtualPhone, old: str, is_restored: bool
+) -> None:
+    """The property ro.secure cannot be set, and is 1."""
+    change = ReversibleChange(kind=ChangeKind.PROPERTY, key="property ro.secure", old=old)
+    record = JournalRecord(serial=virtual_phone.serial, boot_id="", fence=1, changes=(change,))
+    if is_restored:
+        restore_changes(phone, record)
+    else:
+        with pytest.raises(ShellFailed, match="property ro.secure to '0'"):
+            restore_changes(phone, record)
 
 
 def test_a_reboot_restores_nodes_by_itself(

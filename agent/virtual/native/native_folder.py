@@ -56,6 +56,7 @@ def host_properties() -> dict[str, str]:
         "ro.config.marketing_name": "",
         "ro.build.version.release": "",  # a computer has no version of Android
         "ro.soc.model": board_processor(sysfs) or _processor_name(),
+        "security.perf_harden": "",  # nor this switch of Android's kernel
     }
 
 
