@@ -6,6 +6,7 @@ import json
 import socket
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -90,6 +91,50 @@ def test_no_operation_above_a_role_is_called(served: ApiLab, role: Role) -> None
             refused += 1
     assert refused >= 8
     assert stored_rows(served) == before
+
+
+ROUTES = ("/openapi.json", "/v1/events?sweep=x", "/v1/sweeps/small/figures.nothing")
+NOBODY = "x" * 43  # a secret that no token has
+
+
+def expected_status(role: Role | None, needed: Role) -> int:
+    """Return what a call with one unknown argument is answered with."""
+    if role is None:
+        return 401
+    return 400 if role.includes(needed) else 403
+
+
+@pytest.mark.slow
+def test_every_operation_answers_each_role_as_declared(served: ApiLab) -> None:
+    before, answers = stored_rows(served), Counter[int]()
+    connection = http.client.HTTPConnection(*served.address, timeout=20)
+    for name, called in load_operations().items():
+        for role in (None, *Role):
+            status = expected_status(role, called.role)
+            path, body = calls(name)
+            if status == 400:  # refused for its arguments: nothing is done
+                path, body = f"/v1/operations/{name}?arguments=[]", b"[]"
+            secret = served.tokens[role] if role else NOBODY
+            connection.request("POST", path, body, {"Authorization": f"Bearer {secret}"})
+            response = connection.getresponse()
+            error = json.loads(response.read())["error"]
+            assert (response.status, bool(error["text"])) == (status, True), (name, role)
+            answers[status] += 1
+    connection.close()
+    assert answers[401] == len(load_operations())
+    assert min(answers[400], answers[403]) > 40
+    assert stored_rows(served) == before
+
+
+def test_no_other_route_answers_without_a_token(served: ApiLab) -> None:
+    for path in ROUTES:
+        connection = http.client.HTTPConnection(*served.address, timeout=20)
+        for header in ({}, {"Authorization": f"Bearer {NOBODY}"}, {"Authorization": "Basic eDp4"}):
+            connection.request("GET", path, headers=header)
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 401, (path, header)
+        connection.close()
 
 
 @pytest.mark.slow
