@@ -12,8 +12,10 @@ import pytest
 from agent.host_broker import HostBroker
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import add_login_link
+from orchestrator.store import phone_actions
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
+from orchestrator.store.operator_change import Actor
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
 from tests.api.conftest import ApiLab, free_port, is_open, store_results
@@ -25,6 +27,7 @@ from workloads.protocol.messages import HostHeartbeat, PhoneStatus
 
 pytestmark = [pytest.mark.slow, needs_browser]
 PHONES = 1000
+HOSTILE = "</script><img src=x onerror=window.hit=1>\u202e"
 FIRST_PAINT_MS, TASK_MS, PAGE_BYTES = 1000, 50, 100_000
 
 
@@ -61,7 +64,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiLab]:
     store_results(lab)
     database = Database(lab.store_url)
     phones = [an_announcement(a_phone(f"PH{number:04d}")) for number in range(PHONES)]
+    phones[7] = an_announcement(a_phone("PH0007", model=HOSTILE, soc=HOSTILE))
     store_parcels(database, "host-a", phones)
+    phone_actions.reserve(database, "PH0008", Actor(HOSTILE), person=HOSTILE, reason=HOSTILE)
+    phone_actions.quarantine(database, "PH0009", Actor(HOSTILE), reason=HOSTILE)
     database.close()
     broker = embedded_broker(lab)
     command = service_command("service", "api", "--lab", root)
@@ -117,6 +123,21 @@ def test_a_thousand_phones_never_block_the_page(large: ApiLab, browser: Browser)
     assert longest <= TASK_MS, figures
     assert paint < FIRST_PAINT_MS
     assert 1000 < sum(sizes) < PAGE_BYTES
+    assert browser.console == []
+
+
+def test_hostile_names_are_only_text(large: ApiLab, browser: Browser) -> None:
+    browser.open(f"{large.url}/")
+    browser.wait(f"document.querySelectorAll('#phones .row').length >= {PHONES}")
+    rows = "[...document.querySelectorAll('.row')].filter((e) => e.textContent.includes('<img '))"
+    texts = browser.run(f"{rows}.map((e) => e.textContent)")
+    assert len(texts) >= 3  # a model, a reservation, a reason
+    assert "\u202e" not in "".join(texts)
+    browser.run(
+        f"{rows}.forEach((e) => {{ e.click(); document.querySelector('#detail').close() }})"
+    )
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("typeof window.hit") == "undefined"
     assert browser.console == []
 
 
