@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -131,6 +132,8 @@ def farm() -> None:
 
 def main() -> NoReturn:
     """Run the command line; print every error as one sentence, never as a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = farm.main(prog_name="farm", standalone_mode=False)
     except SystemExit as ended:

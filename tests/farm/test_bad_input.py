@@ -185,6 +185,12 @@ def test_input_without_end_and_places_without_rights_are_one_sentence(
     check_no_traceback(result.stderr)
 
 
+def test_ctrl_c_during_the_imports_is_not_a_traceback() -> None:
+    code = "import os, orchestrator.__main__; os.kill(os.getpid(), 2); print('not ended')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
 def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
     command = [sys.executable, "-m", "orchestrator", "metrics", "--json"]
     with Path("/dev/full").open("w") as full:
