@@ -48,7 +48,6 @@ class Process:
     on_pause: Callable[[bool], None] | None = None
     # signals that arrived while it was stopped
     pending_signals: list[int] = field(default_factory=list)
-    nice: int = 0
     cpuset: str = "/"
     cgroup: str = "/"  # init kills a service with all processes of its group
 
@@ -111,7 +110,6 @@ class ProcessTable:
                 argv,
                 self._now(),
                 ignores_sighup=parent.ignores_sighup,
-                nice=parent.nice,
                 cpuset=parent.cpuset,
                 cgroup=parent.cgroup,
             )

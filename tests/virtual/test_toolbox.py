@@ -80,6 +80,7 @@ def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
         ("awk '{for (;;) x}'", 2, "awk: not supported: for"),
         ("sed 's/a' /dev/null", 1, "sed: no closing /"),
         ("sed z /dev/null", 1, "sed: bad pattern 'z'@1 (z)"),
+        ("sed -i s/a/b/ /dev/null", 1, "sed: Unknown option 'i'"),
         ("find /nope", 1, "find: '/nope': No such file or directory"),
         ("cut x", 1, "cut: no fields"),
         ("return 5", 5, ""),

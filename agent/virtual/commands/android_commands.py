@@ -44,23 +44,15 @@ def settings(call: CommandCall) -> int:
 
 
 def svc(call: CommandCall) -> int:
-    """Handle `svc power stayon ..` and `svc wifi|data|bluetooth|nfc enable|disable`."""
-    namespace = call.phone.settings["global"]
+    """Handle `svc power stayon ..`."""
     match call.argv[1:]:
         case ["power", "stayon", state, *_]:
             states = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}
+            namespace = call.phone.settings["global"]
             namespace["stay_on_while_plugged_in"] = states.get(state, "0")
-        case ["wifi" | "data" | "bluetooth" | "nfc" as what, "enable" | "disable" as state]:
-            name = {"wifi": "wifi_on", "data": "mobile_data", "bluetooth": "bluetooth_on"}
-            namespace[name.get(what, f"{what}_on")] = "1" if state == "enable" else "0"
-        case ["power", "reboot", *_]:
-            call.phone.reboot()
-        case ["usb", *_] | ["power", "shutdown"]:
             return 0
-        case _:
-            call.print("Available commands:\n    help\n    power\n    data\n    wifi\n    nfc\n")
-            return 1
-    return 0
+    call.print("Available commands:\n    help\n    power\n")
+    return 1
 
 
 def cmd(call: CommandCall) -> "int | Awaitable[int]":
@@ -71,8 +63,6 @@ def cmd(call: CommandCall) -> "int | Awaitable[int]":
             )
         case ["package", *rest]:
             return pm(CommandCall(["pm", *rest], call.shell, call.process, call.streams))
-        case ["activity", *rest]:
-            return am(CommandCall(["am", *rest], call.shell, call.process, call.streams))
         case ["connectivity", "airplane-mode", state]:
             call.phone.settings["global"]["airplane_mode_on"] = str(int(state == "enable"))
         case ["power", *rest]:
@@ -148,7 +138,7 @@ def pm(call: CommandCall) -> "int | Awaitable[int]":
             return 1
         case ["bg-dexopt-job", "--enable" | "--disable" as verb] if call.phone.profile.sdk >= 34:
             call.phone.set_framework_mode("dexopt", verb == "--enable")
-        case ["disable-user" | "enable" | "trim-caches" | "bg-dexopt-job", *_]:
+        case ["bg-dexopt-job", *_]:
             return 0
         case _:
             call.print("Package manager (package) commands:\n")

@@ -116,15 +116,6 @@ def rm(call: CommandCall) -> int:
     return status
 
 
-def rmdir(call: CommandCall) -> int:
-    def remove(name: str) -> None:
-        if call.phone.tree.names(name, call.uid, call.cwd):
-            raise os_error(errno.ENOTEMPTY, name)
-        call.phone.tree.remove(name, call.uid, call.cwd, recursive=True)
-
-    return apply_to_each(call, split_options(call.argv[1:])[1], remove)
-
-
 def mv(call: CommandCall) -> int:
     _, names = split_options(call.argv[1:])
     if len(names) < 2:
@@ -237,17 +228,6 @@ def readlink(call: CommandCall) -> int:
     return 0
 
 
-def df(call: CommandCall) -> int:
-    tree = call.phone.tree
-    total_kb, used_kb = tree.capacity_bytes // 1024, tree.used_bytes // 1024
-    call.print("Filesystem      1K-blocks    Used Available Use% Mounted on\n")
-    percent = round(100 * used_kb / total_kb)
-    call.print(
-        f"/dev/block/sda17 {total_kb:>8} {used_kb:>7} {total_kb - used_kb:>9} {percent:>3}% /data\n"
-    )
-    return 0
-
-
 def basename(call: CommandCall) -> int:
     call.print(call.argv[-1].rstrip("/").rpartition("/")[2] + "\n")
     return 0
@@ -266,7 +246,7 @@ def mount(call: CommandCall) -> int:
 
 
 FILE_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(basename, chmod, chown, cp, df, dirname, ln, ls, mkdir, mount, mv),
-    **by_name(readlink, rm, rmdir, touch),
+    **by_name(basename, chmod, chown, cp, dirname, ln, ls, mkdir, mount, mv),
+    **by_name(readlink, rm, touch),
     "stat": stat_file,
 }

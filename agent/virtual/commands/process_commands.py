@@ -1,4 +1,4 @@
-"""Commands for processes: sleep, taskset, setsid, nohup, nice, sh, su, ps, pidof and kill."""
+"""Commands for processes: sleep, taskset, setsid, nohup, sh, su, ps, pidof and kill."""
 
 import re
 import signal
@@ -102,11 +102,6 @@ async def nohup(call: CommandCall) -> int:
     return await run_as_process(call, call.argv[1:], body)
 
 
-async def nice(call: CommandCall) -> int:
-    words = split_options(call.argv[1:], valued="n")[1]
-    return await call.shell.invoke(words, call.streams, call.process) if words else 0
-
-
 async def sh(call: CommandCall) -> int:
     """Handle sh, sh -c TEXT [NAME ARG..] and sh FILE [ARG..]."""
     options, rest = split_options(call.argv[1:], valued="c")
@@ -178,7 +173,7 @@ def ps(call: CommandCall) -> int:
             "wchan": "0",
             "addr": "0",
             "tid": str(process.pid),
-            "ni": str(process.nice),
+            "ni": "0",
             "s": process.state,
             "stat": process.state,
             "name": process.argv[0] if process.argv else "",
@@ -254,4 +249,4 @@ def _fail_as_shell(call: CommandCall, text: str) -> int:
     return 1
 
 
-PROCESS_COMMANDS = by_name(kill, nice, nohup, pidof, ps, setsid, sh, sleep, su, taskset)
+PROCESS_COMMANDS = by_name(kill, nohup, pidof, ps, setsid, sh, sleep, su, taskset)

@@ -1,13 +1,11 @@
 """sed: s///, p, d and q; addresses by line, pattern and range. Other commands are errors."""
 
 import re
-import stat
 from dataclasses import dataclass
 
 from agent.virtual.commands.command_input import read_input_lines
 from agent.virtual.commands.posix_regex import compile_posix
-from agent.virtual.files.file_nodes import RegularFile
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, encode
+from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 Address = int | str | re.Pattern[str]
 
@@ -95,7 +93,7 @@ class _SedParser:
         raise ValueError(f"no closing {delimiter}")
 
     def _read_flags(self) -> str:
-        flags = re.compile(r"[gpiI0-9]*").match(self.text, self.position)
+        flags = re.compile(r"[gpiI]*").match(self.text, self.position)
         assert flags is not None
         self.position = flags.end()
         return flags[0]
@@ -118,23 +116,13 @@ class _SedParser:
 
 async def sed(call: CommandCall) -> int:
     letters, scripts, names = _split_arguments(call.argv[1:])
+    if unknown := letters - {"n", "E", "r"}:
+        return call.fail(f"Unknown option '{min(unknown)}'")
     text = "\n".join(scripts) if scripts else names.pop(0) if names else ""
     try:
         commands = _SedParser(text, bool({"E", "r"} & letters)).parse()
     except ValueError as error:
         return call.fail(str(error))
-    if "i" in letters:
-        for name in names:
-            lines, _ = await read_input_lines(call, [name])
-            original, _ = call.phone.tree.resolve(name, call.uid, call.cwd)
-            mode = stat.S_IMODE(original.mode)
-            output = _edit_lines(commands, lines, "n" in letters)
-            node = call.phone.tree.open_for_writing(name, call.uid, call.cwd)
-            call.phone.tree.append(node, encode(output), call.uid)
-            call.phone.tree.report_write(name, "write", encode(output), call.uid, call.cwd)
-            if isinstance(node, RegularFile):
-                node.mode = stat.S_IFREG | mode
-        return 0
     lines, status = await read_input_lines(call, names)
     call.print(_edit_lines(commands, lines, "n" in letters))
     return status
@@ -220,13 +208,6 @@ def _substitute(command: _SedCommand, line: str) -> tuple[str, bool]:
 
         return re.sub(r"\\.|&", expand_reference, command.text)
 
-    if nth := int(re.sub(r"\D", "", command.flags) or "0"):
-        matches = list(command.pattern.finditer(line))[
-            nth - 1 : None if "g" in command.flags else nth
-        ]
-        for match in reversed(matches):
-            line = line[: match.start()] + replacement(match) + line[match.end() :]
-        return line, bool(matches) and "p" in command.flags
     line, count = command.pattern.subn(replacement, line, count=0 if "g" in command.flags else 1)
     return line, bool(count) and "p" in command.flags
 

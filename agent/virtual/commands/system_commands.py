@@ -1,4 +1,4 @@
-"""Commands for the system: id, uname, date, uptime, properties, services, reboot, logcat."""
+"""Commands for the system: id, uname, date, properties, services, reboot, logcat."""
 
 from datetime import UTC, datetime
 
@@ -24,11 +24,6 @@ def id_command(call: CommandCall) -> int:
     return 0
 
 
-def whoami(call: CommandCall) -> int:
-    call.print("root\n" if call.uid == 0 else "shell\n")
-    return 0
-
-
 def uname(call: CommandCall) -> int:
     options, _ = split_options(call.argv[1:])
     release = call.phone.profile.kernel.release
@@ -48,14 +43,6 @@ def date(call: CommandCall) -> int:
         call.print(now.strftime(template) + "\n")
     else:
         call.print(now.strftime("%a %b %e %H:%M:%S UTC %Y") + "\n")
-    return 0
-
-
-def uptime(call: CommandCall) -> int:
-    call.phone.model_clock.catch_up()
-    minutes = int(call.phone.uptime() // 60)
-    clock = datetime.fromtimestamp(call.phone.wall_time(), UTC).strftime("%H:%M:%S")
-    call.print(f" {clock} up {minutes // 60}:{minutes % 60:02d},  0 users\n")
     return 0
 
 
@@ -154,9 +141,7 @@ async def logcat(call: CommandCall) -> int:
 
 
 SYSTEM_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(
-        date, getenforce, getprop, log, logcat, reboot, setprop, start, stop, uname, uptime, whoami
-    ),
+    **by_name(date, getenforce, getprop, log, logcat, reboot, setprop, start, stop, uname),
     "id": id_command,
     "fsync": do_nothing,
     "sync": do_nothing,

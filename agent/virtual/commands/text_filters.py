@@ -1,4 +1,4 @@
-"""Text filters: cut, tr, uniq, tee, xargs and zcat."""
+"""Text filters: cut, tr, uniq, xargs and zcat."""
 
 import gzip
 import re
@@ -105,20 +105,6 @@ async def uniq(call: CommandCall) -> int:
     return status
 
 
-async def tee(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:])
-    content = await read_all(call.streams.stdin)
-    call.streams.stdout.write(content)
-    tree = call.phone.tree
-    for name in names:
-        node = tree.open_for_writing(name, call.uid, call.cwd, append="a" in options)
-        tree.append(node, content, call.uid)
-        tree.report_write(
-            name, "append" if "a" in options else "write", content, call.uid, call.cwd
-        )
-    return 0
-
-
 async def xargs(call: CommandCall) -> int:
     """Handle xargs [-0] [-n N] [-I PLACEHOLDER] COMMAND..."""
     options, words = split_options(call.argv[1:], valued="nIPsE")
@@ -158,4 +144,4 @@ async def zcat(call: CommandCall) -> int:
     return 0
 
 
-TEXT_FILTERS = by_name(cut, tee, tr, uniq, xargs, zcat)
+TEXT_FILTERS = by_name(cut, tr, uniq, xargs, zcat)
