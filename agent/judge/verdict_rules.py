@@ -45,7 +45,12 @@ PINNED_SHARE_MIN = 0.98
 LOWERED_SHARE_MAX = 0.05  # a limit is reported some readings after it took effect
 START_TOLERANCE_C = 1.0  # pinning to a high clock warms the die before the first step
 LENGTH_TOLERANCE = 0.98
-CONTINUED_SHARE_MIN = 0.5  # of a run: the phone was cool again when it continued
+# Of a run, since it continued: the phone was cool again then. Soaked runs count once steady.
+CONTINUED_SHARE_MIN = {
+    Protocol.COLD: 0.5,
+    Protocol.SOAKED: 0.0,
+    Protocol.ENDURANCE: LENGTH_TOLERANCE,  # phones throttle late: some after 75 % of 600 s
+}
 UNCLAMPED = 1024  # uclamp.max of a task that may use the fastest clock
 SUSPENDED_S, SUSPENDED_SHARE = 0.5, 0.02
 OTHER_CORES_BUSY_PCT_MAX, OTHER_CORES_TOTAL_PCT_MAX = 30.0, 45.0  # of the busiest one, of all
@@ -177,8 +182,8 @@ def check_length(run: RunObservation) -> Iterator[Reason]:
 
 
 def _check_continuation(run: RunObservation, resume: ResumeRecord) -> Iterator[Reason]:
-    """Most of the run was measured after it continued from a checkpoint, on the same cores."""
-    limit_s = CONTINUED_SHARE_MIN * run.claimed.done.ns / 1e9
+    """Enough of the run was measured after it continued from a checkpoint, on the same cores."""
+    limit_s = CONTINUED_SHARE_MIN[run.condition.protocol] * run.claimed.done.ns / 1e9
     values: dict[str, ReasonValue] = {"step": resume.step, "seconds": run.span_s}
     if run.span_s < limit_s:
         yield Reason.suspect(ReasonCode.CONTINUED, **values, limit=limit_s)

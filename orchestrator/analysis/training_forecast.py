@@ -17,7 +17,7 @@ from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.metrics import Source
 from workloads.protocol.stage import Stage
-from workloads.protocol.verdict import ReasonCode
+from workloads.protocol.verdict import ReasonCode, Validity
 from workloads.text import natural_sort_key
 
 KILLED_FROM = 1.0  # memory_share from which a phone kills processes
@@ -67,7 +67,7 @@ class TrainingForecast:
 class _Trial:
     name: str
     outcomes: Sequence[RunOutcome]
-    runs: Sequence[MeasuredRun]  # the valid ones
+    runs: Sequence[MeasuredRun]  # the usable ones
     faults: Sequence[Fault]
     verdict_text: str = ""  # of a run that does not count
 
@@ -96,6 +96,13 @@ def _continued_s(run: MeasuredRun) -> float | None:
     return None
 
 
+def _is_usable(run: MeasuredRun) -> bool:
+    """Whether a run is valid, or suspect only because it continued: the forecast names its time."""
+    reasons = run.verdict.reasons
+    objections = {each.code for each in reasons if each.validity is not Validity.VALID}
+    return run.valid or objections == {ReasonCode.CONTINUED}
+
+
 def _ends_training(fault: Fault) -> bool:
     """Whether the phone ended a training: by a kill, a restart, heat, or an empty battery."""
     by_phone = fault.blame in (Blame.PHONE, Blame.CONDITION) or fault.kind in _KILLS
@@ -120,7 +127,7 @@ def forecast_training(
     valid: dict[str, list[MeasuredRun]] = {}
     verdicts: dict[str, str] = {}
     for run in runs:
-        if run.valid:
+        if _is_usable(run):
             valid.setdefault(run.trial, []).append(run)
         else:
             verdicts[run.trial] = f"{run.verdict.validity}: {run.verdict.text}"

@@ -378,8 +378,10 @@ def test_a_killed_training_continues_from_its_checkpoint(
     metrics = {metric.name: metric.value for metric in report.metrics}
     assert metrics["resume_lost_s"] > 0
     assert report.verdict is not None
-    assert report.verdict.validity is Validity.VALID, report.verdict.reasons
-    assert ReasonCode.CONTINUED in {reason.code for reason in report.verdict.reasons}
+    reasons = report.verdict.reasons
+    assert ReasonCode.CONTINUED in {reason.code for reason in reasons}
+    objections = {reason.code for reason in reasons if reason.validity is not Validity.VALID}
+    assert objections <= {ReasonCode.CONTINUED}, reasons  # it was killed soon or late
     assert phone.shell(["test", "-e", checkpoint]).status == 1
 
 

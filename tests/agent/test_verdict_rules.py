@@ -219,6 +219,9 @@ def test_what_was_measured_before_a_resume_counts_for_the_length() -> None:
         text = f"of step 9; times, heat and energy are of the {measured_s:.0f} s since then"
         assert text in reasons[ReasonCode.CONTINUED].text
         assert reasons[ReasonCode.CONTINUED_ON_OTHER_CORES].validity is Validity.VALID
+        long = replace(run, output=output, condition=Condition(protocol="endurance", time_min_s=0))
+        (found,) = (each for each in judge(long).reasons if each.code is ReasonCode.CONTINUED)
+        assert found.validity is Validity.SUSPECT, "it may not have become hot again"
 
 
 def test_the_time_of_checkpoints_between_windows_is_accounted_for() -> None:

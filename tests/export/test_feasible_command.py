@@ -30,7 +30,7 @@ from workloads.protocol.faults import (
 )
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.stage import Stage
-from workloads.protocol.verdict import Reason, ReasonCode, Validity
+from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
 
 BUDGET = 512 * 3600 * 8  # at one step of 512 tokens per second: exactly eight hours
 
@@ -88,10 +88,12 @@ def test_a_training_that_is_lost_in_one_repeat_is_not_feasible() -> None:
 
 
 def test_the_speed_is_that_of_whole_runs_where_there_are_any() -> None:
-    continued = Reason.remark(ReasonCode.CONTINUED, step=9, seconds=90.0)
-    cool = trained("a", 250.0, reasons=(continued,))
-    (forecast,) = forecast_training([cool], [outcome(cool)], {}, {}, BUDGET, 8)
-    assert (forecast.hours, forecast.measured_s) == (2.0, 90.0)
+    for reason in (Reason.remark, Reason.suspect):
+        continued = reason(ReasonCode.CONTINUED, step=9, seconds=90.0)
+        verdict = Verdict(validity=continued.validity, reasons=(continued,))
+        cool = replace(trained("a", 250.0), verdict=verdict)
+        (forecast,) = forecast_training([cool], [outcome(cool)], {}, {}, BUDGET, 8)
+        assert (forecast.hours, forecast.measured_s) == (2.0, 90.0)
     runs = [cool, trained("a", 500.0)]
     (forecast,) = forecast_training(runs, [outcome(run) for run in runs], {}, {}, BUDGET, 8)
     assert (forecast.hours, forecast.measured_s) == (4.0, None)
