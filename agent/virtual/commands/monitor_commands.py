@@ -10,6 +10,7 @@ from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.process_commands import signal_number
 from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import CommandCall, by_name, run_as_process
+from agent.virtual.shell.word_expansion import evaluate_arithmetic
 
 
 def pgrep(call: CommandCall) -> int:
@@ -84,4 +85,10 @@ def hostid(call: CommandCall) -> int:
     return 0
 
 
-MONITOR_COMMANDS = by_name(hostid, hostname, nproc, pgrep, pkill, timeout)
+def expr(call: CommandCall) -> int:
+    value = evaluate_arithmetic(" ".join(call.argv[1:]), {})
+    call.print(f"{value}\n")
+    return int(value == 0)
+
+
+MONITOR_COMMANDS = by_name(expr, hostid, hostname, nproc, pgrep, pkill, timeout)
