@@ -1,6 +1,7 @@
 """`farm`: the command line. One table of commands; each is imported when it is called."""
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -134,6 +135,9 @@ def main() -> NoReturn:
     """Run the command line; print every error as one sentence, never as a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # its encoding may lack a character
+            stream.reconfigure(errors="replace")
     try:
         code = farm.main(prog_name="farm", standalone_mode=False)
     except SystemExit as ended:

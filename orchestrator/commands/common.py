@@ -87,8 +87,13 @@ def _token() -> str:
 
 def print_json(content: object) -> None:
     """Print one JSON document; characters that could change a terminal are escaped."""
-    text = json.dumps(content, default=_plain, ensure_ascii=False, indent=2)
+    text = json.dumps(content, default=_plain, ensure_ascii=not has_unicode(), indent=2)
     click.echo(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def has_unicode() -> bool:
+    """Whether standard output can represent every character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def _plain(value: object) -> object:

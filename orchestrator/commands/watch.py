@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, lab_option
+from orchestrator.commands.common import connect, has_unicode, lab_option
 from orchestrator.commands.completion import complete_sweep
 from workloads.units import parse_duration
 
@@ -77,7 +77,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     lab.check()
     sweep = find_sweep(lab, name).id if name else None
     name_of_lab = lab.place.rpartition("/")[2]
-    options = WatchOptions(sweep, name_of_lab, read_only, ascii_only)
+    options = WatchOptions(sweep, name_of_lab, read_only, ascii_only or not has_unicode())
     if once or svg is not None:
         lines = render_screenshot(lab, options, _parse_size(size), _parse_seconds(after))
         if once:

@@ -191,6 +191,17 @@ def test_ctrl_c_during_the_imports_is_not_a_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
+@pytest.mark.parametrize("words", [("metrics",), ("metrics", "--json")])
+def test_an_output_without_unicode_is_not_a_bug(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "orchestrator", *words]
+    variables = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=variables, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    if "--json" in words:
+        shown = subprocess.run(command, capture_output=True, check=True, encoding="utf-8").stdout
+        assert json.loads(done.stdout) == json.loads(shown)
+
+
 def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
     command = [sys.executable, "-m", "orchestrator", "metrics", "--json"]
     with Path("/dev/full").open("w") as full:
