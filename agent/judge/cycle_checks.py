@@ -11,7 +11,13 @@ from statistics import fmean
 
 import numpy as np
 
-from agent.collect.cpu_usage import CYCLES, OWN_STAT, parse_cycles, ticks_together
+from agent.collect.cpu_usage import (
+    CYCLES,
+    OWN_STAT,
+    TICKS_PER_SECOND,
+    parse_cycles,
+    ticks_together,
+)
 from agent.collect.readings import Readings
 from agent.collect.run_probe import RunProbe
 from agent.phone.kernel_nodes import clock_node, used_clusters
@@ -21,7 +27,7 @@ COUNTED_CHANGE_MAX = 0.02
 BLOCKS_MAX, BLOCKS_MIN = 20, 3
 OFF_SHARE_MIN = 0.1  # of the blocks
 COUNTED_NS_MIN = 20_000_000  # per block
-OWN_SHARE_MIN = 0.9  # of the busy time of the run's cores
+OWN_SHARE_MIN = COUNTED_SHARE_MIN = 0.9  # of the busy time of the run's cores
 
 CountedCycles = tuple[int, int]  # cycles, and the time in which they were counted
 
@@ -70,13 +76,15 @@ def clock_blocks(probe: RunProbe, timed: Readings) -> list[ClockBlock]:
     if count < BLOCKS_MIN or not clocks:
         return []
     weights = _busy_ticks(timed, clusters, probe.cores)
+    counted_ns, busy_ns = rows[-1][1][1] - rows[0][1][1], sum(weights) * 10**9 // TICKS_PER_SECOND
+    counts_everywhere = counted_ns >= COUNTED_SHARE_MIN * busy_ns
     edges = [rows[(len(rows) - 1) * index // count] for index in range(count + 1)]
     blocks = []
     for (first, before), (last, after) in pairwise(edges):
         cycles, ns = after[0] - before[0], after[1] - before[1]
         shown = [_shown(column, first, last) for column in clocks]
         if cycles > 0 and ns >= COUNTED_NS_MIN and any(shown):
-            ranges = _allowed_ranges(shown, weights)
+            ranges = _allowed_ranges(shown, weights, counts_everywhere)
             blocks.append(ClockBlock(timed.t_ns[first], cycles * 1e6 / ns, ranges))
     return blocks
 
@@ -93,9 +101,9 @@ def _busy_ticks(timed: Readings, clusters: Sequence[Cluster], cores: CoreSet) ->
 
 
 def _allowed_ranges(
-    shown: Sequence[Sequence[int]], weights: Sequence[int]
+    shown: Sequence[Sequence[int]], weights: Sequence[int], counts_everywhere: bool
 ) -> list[tuple[float, float]]:
-    """The clock of each cluster, because some counters count on one kind of core only, or the mean.
+    """The mean clock, or that of each cluster, if the counter counts on one kind of core only.
 
     The mean depends on how busy the clusters were; where that is unknown, it may be anything.
     """
@@ -106,7 +114,7 @@ def _allowed_ranges(
     if len(ranges) != len(weights):
         return [(min(lows), max(highs))]
     low, high = (np.average(edges, weights=weights) for edges in (lows, highs))
-    return [*ranges, (float(low), float(high))]
+    return [*(() if counts_everywhere else ranges), (float(low), float(high))]
 
 
 def cycle_mismatch(blocks: Sequence[ClockBlock]) -> CycleMismatch | None:

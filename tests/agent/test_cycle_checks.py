@@ -56,18 +56,19 @@ def test_a_governor_may_change_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("khz", "found"),
+    ("khz", "cores", "found"),
     [
-        (1.0 * KHZ, False),  # a counter of the first cluster only
-        (1.1 * KHZ, False),  # three of four parts of the time there
-        (1.4 * KHZ, False),  # a counter of the other one only
-        (0.9 * 1.1 * KHZ, False),  # near the clock of a cluster: this cannot be told
-        (0.95 * 1.1 * KHZ, True),
-        (1.25 * KHZ, True),
+        (1.0 * KHZ, 3, False),  # a counter of the first cluster only
+        (1.0 * KHZ, 4, True),
+        (1.1 * KHZ, 4, False),  # three of four parts of the time there
+        (1.4 * KHZ, 1, False),  # a counter of the other one only
+        (1.4 * KHZ, 4, True),
+        (0.95 * 1.1 * KHZ, 3, True),
+        (1.25 * KHZ, 3, True),
     ],
 )
-def test_on_two_clusters_the_mean_by_their_use_counts(khz: float, found: bool) -> None:
-    readings = sampled([khz] * ROWS)
+def test_on_two_clusters_the_mean_by_their_use_counts(khz: float, cores: int, found: bool) -> None:
+    readings = sampled([khz] * ROWS, cores=cores)
     readings.columns[CLOCK.replace("4", "7")] = [round(1.4 * KHZ)] * ROWS
     big4 = replace(PROBE, requested_khz={})
     assert cycle_mismatch(clock_blocks(big4, readings)) is None  # it may be anything in between
