@@ -1,6 +1,7 @@
 """Every number that a person enters has finite limits."""
 
 import math
+import re
 from collections.abc import Iterator
 
 import click
@@ -12,6 +13,7 @@ from docs.generate import walk_commands
 from orchestrator.cli import farm
 from workloads.cli_options import FiniteRange
 from workloads.lab_settings import LabSettings
+from workloads.service_settings import LISTEN_PATTERN
 
 NUMBERS = (click.types.IntParamType, click.types.FloatParamType)
 
@@ -50,3 +52,18 @@ def test_every_number_of_lab_toml_has_limits() -> None:
 def test_a_range_refuses_what_is_not_finite(value: object) -> None:
     with pytest.raises(click.BadParameter):
         FiniteRange(0, 10).convert(value, None, None)
+
+
+@pytest.mark.parametrize(
+    ("listen", "is_valid"),
+    [
+        ("127.0.0.1:1", True),
+        ("[::1]:1", True),
+        ("name.lab:1", True),
+        ("::1:1", False),
+        ("x", False),
+    ],
+)
+def test_an_ipv6_address_to_listen_on_is_in_brackets(listen: str, is_valid: bool) -> None:
+    """Without them, the URL that is made of it cannot be used."""
+    assert (re.fullmatch(LISTEN_PATTERN, listen) is not None) == is_valid

@@ -30,7 +30,7 @@ from workloads.phone_address import TcpAddress
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import HOST_PATTERN
-from workloads.service_settings import HealthSettings, LogSettings, NoticeSettings
+from workloads.service_settings import LISTEN_PATTERN, HealthSettings, LogSettings, NoticeSettings
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100
@@ -138,7 +138,7 @@ class ApiSettings(WireModel):
 
     listen: str = Field(
         default="127.0.0.1:8400",
-        pattern=r"^[^\s/@]{1,200}:[0-9]{1,5}$",
+        pattern=LISTEN_PATTERN,
         description="address of the API, ADDRESS:PORT; beyond loopback it needs a certificate",
     )
     names: tuple[str, ...] = Field(

@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 
 from workloads.protocol.base import WireModel
 
+# An IPv6 address is in brackets, as in a URL: [::1]:8400.
+LISTEN_PATTERN = r"^(\[[0-9A-Fa-f:.]{2,45}\]|[^\s/@:]{1,200}):[0-9]{1,5}$"
+
 
 class NoticeKind(StrEnum):
     """What is reported to people."""
@@ -41,7 +44,7 @@ class HealthSettings(WireModel):
 
     listen: str = Field(
         default="127.0.0.1:0",
-        pattern=r"^[^\s/@]{1,200}:[0-9]{1,5}$",
+        pattern=LISTEN_PATTERN,
         description="address of /healthz, /readyz and /metrics of a service; port 0: a free one, "
         "which run/SERVICE.json names",
     )
