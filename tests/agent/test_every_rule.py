@@ -250,6 +250,7 @@ MORE = (
 )
 # A restart during a run ends it with a fault, before there is anything to judge.
 BY_FAULT = {"check_same_boot"}
+MEMORY_BOUND: tuple[str, dict[str, int]] = ("sgemm", {"m": 1, "n": 4096, "k": 4096})
 BY_EARLIER_RUNS = {"check_work_rate"}  # has its own test below
 
 
@@ -299,7 +300,7 @@ def test_a_disturbance_between_the_canaries_only(
         for fence in range(1, 5):
             if fence == 4:
                 harness.inject("memory_contention", at="run_start", until="run_stop", share=0.7)
-            job = a_job(harness.phone.facts.serial, fence, "mlp-4", {}, **FREE)
+            job = a_job(harness.phone.facts.serial, fence, *MEMORY_BOUND, **FREE)
             report = run_attempt(job, harness.phone, context).report
             assert report.verdict is not None, report.fault
             codes = [r.code for r in report.verdict.reasons if r.validity is not Validity.VALID]
