@@ -37,11 +37,11 @@ def test_an_output_file_is_as_open_as_the_umask_allows(
 ) -> None:
     before = os.umask(0o027)
     try:
-        with open_output(str(tmp_path / "x.html"), "x.html", False, private) as stream:
+        with open_output(str(tmp_path / "x.html"), "x.html", private) as stream:
             stream.write(b"content")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x.html").stat().st_mode) == mode
-    with pytest.raises(KeyboardInterrupt), open_output(str(tmp_path / "y"), "y", False) as stream:
+    with pytest.raises(KeyboardInterrupt), open_output(str(tmp_path / "y"), "y") as stream:
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]

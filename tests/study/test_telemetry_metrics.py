@@ -44,7 +44,7 @@ def test_operations_have_shares_of_time_and_energy_by_kind() -> None:
         "series": {"energy_j": {"t_ns": times, "total": total}},
         "cores": 1,
     }
-    metrics = metrics_in(blob, energy_j=18.0)
+    metrics = metrics_in(blob, energy_per_step_mj=18_000.0)
     assert (metrics["op_share", "conv"], metrics["op_share", "copy"]) == (0.8, 0.2)
     assert metrics["op_energy_share", "conv"] == pytest.approx(16 / 18)
     assert ("op_energy_share", "conv") not in metrics_in(blob), "there is no energy meter"
