@@ -168,7 +168,6 @@ def test_what_an_earlier_run_left_beside_the_checkpoint_is_replaced(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     training = Training(tmp_path, "lenet")
-    training.command += ["--steps", "200"]
     make(tmp_path / "checkpoint.new")
     assert training.finish()["line"] == "done"
     assert training.checkpoint.stat().st_size > 1000
