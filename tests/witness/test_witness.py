@@ -264,7 +264,8 @@ def test_a_whole_lab_measures_unknown_phones(
         assert process.stdout is not None
         assert any(line.startswith("1 phone") for line in process.stdout)
         moments.append(time.monotonic())
-        assert "is commissioned" in farm("phone", "commission", "WITNESS0", "--quick", *lab)
+        commissioning_s = commission("WITNESS0", lab)
+        assert commissioning_s is not None
         moments.append(time.monotonic())
         farm("sweep", "submit", str(sweep), *lab)
         assert "done=1" in farm("watch", "witness", *lab)
@@ -273,10 +274,11 @@ def test_a_whole_lab_measures_unknown_phones(
         (trial,) = json.loads(farm("trial", "list", "witness", "--json", *lab))
         (shown,) = json.loads(farm("trial", "show", trial["id"], "--json", *lab))["reports"]
         assert_accepted(Report.model_validate(shown))
-        # connecting, commissioning, measuring
+        # connecting, commissioning without its disturbed attempts, measuring
+        spent_s[1] = commissioning_s
         assert sum(spent_s) < FIRST_RUN_MAX_S * android.slowness, (spent_s, os.getloadavg())
         assert "is connected" in farm("phone", "connect", phones[1].address, *lab)
-        commission_rooted_phone("WITNESS1", lab)
+        commission("WITNESS1", lab)  # the sweep that follows runs in any case
         sweep.write_text(SWEEP.replace("name: witness", "name: both"))
         farm("sweep", "submit", str(sweep), *lab)
         assert "done=2" in farm("watch", "both", *lab)
@@ -287,17 +289,20 @@ def test_a_whole_lab_measures_unknown_phones(
             server.sendall(b"0009host:kill")
 
 
-def commission_rooted_phone(serial: str, lab: tuple[str, str]) -> None:
-    """Its clocks are held, so steps that differ make a run void; this computer holds no clock.
+def commission(serial: str, lab: tuple[str, str]) -> float | None:
+    """Repeat it while the run is disturbed, as the sentence says: this computer holds no clock.
 
-    A person repeats it, as the sentence says; the sweep that follows runs in any case.
+    Returns how long the successful attempt took.
     """
     for _ in range(3):
+        started = time.monotonic()
         done = run_farm("phone", "commission", serial, "--quick", *lab)
         if done.returncode == 0:
-            return
+            assert "is commissioned" in done.stdout
+            return time.monotonic() - started
         assert done.returncode == 5, done.stderr  # a check failed
         assert "a run was disturbed" in done.stderr
+    return None
 
 
 def run_farm(*arguments: str) -> "subprocess.CompletedProcess[str]":
