@@ -220,7 +220,7 @@ def _estimates(
         facts.serial: estimate_phone(sweep, trials_of[facts.serial], facts, history)
         for facts in phones
     }
-    # Where there is no history, a model predicts run times, and which steps are too slow.
+    # Without earlier runs, a model predicts run times, and which steps are too slow.
     samples: dict[str, list[Trial]] = {}
     largest: dict[str, list[Trial]] = {}
     for facts in (facts for facts in phones if is_simulated(facts)):
