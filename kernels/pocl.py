@@ -1,4 +1,4 @@
-"""PoCL, the OpenCL driver of the extra `kernels`: a linker for it, and a place for its files.
+"""PoCL, the OpenCL driver of the extra `kernels`: a linker for it, a processor, a place for files.
 
 PoCL builds kernels with the program `ld`. If the system has none, that of the package `ziglang` is
 used. Built kernels are kept in the system's folder of temporary files, not in the user's home.
@@ -10,6 +10,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from kernels.pocl_processor import name_processor
+
 LIBRARY_VARIABLE = "FARM_OPENCL"  # the library that a runner loads; or POCL
 POCL = "pocl"  # the library of `pyopencl[pocl]`
 LINKER_VARIABLE = "FARM_LINKER"  # a folder that a native phone adds to its PATH
@@ -17,19 +19,25 @@ LINKER_VARIABLE = "FARM_LINKER"  # a folder that a native phone adds to its PATH
 
 def pocl_environment() -> dict[str, str] | None:
     """Return what a process needs to find PyPI's PoCL; None if it is not installed."""
+    library = find_library()
+    loaders = sorted(library.parent.glob("libOpenCL*")) if library else []
+    if library is None or not loaders:
+        return None
+    name_processor(library)
+    return {
+        LIBRARY_VARIABLE: str(loaders[0]),
+        "LD_LIBRARY_PATH": str(library.parent),
+        "PYOPENCL_HOME": str(library.parents[1]),
+        LINKER_VARIABLE: linker_folder() or "",
+    }
+
+
+def find_library() -> Path | None:
+    """Return PyPI's PoCL; None if it is not installed."""
     spec = find_spec("pyopencl")
     if spec is None or spec.origin is None:
         return None
-    package = Path(spec.origin).parent
-    loaders = sorted(package.glob(".libs/libOpenCL*"))
-    if not loaders or not list(package.glob(".libs/libpocl*")):
-        return None
-    return {
-        LIBRARY_VARIABLE: str(loaders[0]),
-        "LD_LIBRARY_PATH": str(package / ".libs"),
-        "PYOPENCL_HOME": str(package),
-        LINKER_VARIABLE: linker_folder() or "",
-    }
+    return next(iter(sorted(Path(spec.origin).parent.glob(".libs/libpocl*.so"))), None)
 
 
 def runner_environment() -> dict[str, str]:
@@ -68,10 +76,15 @@ def private_folder() -> Path:
     return folder
 
 
-def keep_out_of_home() -> None:
-    """Let neither PoCL nor pyopencl write to the user's home; both read this when imported."""
+def prepare_pocl() -> None:
+    """Let PoCL build for this processor, and keep it and pyopencl out of the user's home.
+
+    Both read their settings when they are imported.
+    """
     os.environ.setdefault("POCL_CACHE_DIR", str(private_folder()))
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    if library := find_library():
+        name_processor(library)
 
 
 def add_linker_to_path() -> bool:

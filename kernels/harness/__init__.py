@@ -1,5 +1,5 @@
 """Builds, checks, times and tunes the OpenCL kernels on a device of this computer."""
 
-from kernels.pocl import keep_out_of_home
+from kernels.pocl import prepare_pocl
 
-keep_out_of_home()  # before pyopencl is imported
+prepare_pocl()  # before pyopencl is imported
