@@ -42,7 +42,7 @@ from agent.judge.work_checks import ClaimedWork
 from agent.phone.canary_reference import CanaryTimes
 from agent.phone.kernel_nodes import GPU_POLICY, clock_node, used_clusters
 from agent.phone.power_stats import RailTotals
-from workloads.catalogue import Case, cost_of, launch_for
+from workloads.catalogue import Case, cost_of, launch_for, thread_count
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
 from workloads.protocol.metrics import Provenances, Source
@@ -105,6 +105,7 @@ class RunObservation:
     readings: Readings
     claimed: ClaimedWork
     found_mask: int  # the cores on which the runner found itself
+    threads: int  # that work, each pinned to a core by the runner
     provenance: Provenances | None = None
     clocks: ClockObservation = field(default_factory=ClockObservation)
     strays: Mapping[int, int] = field(default_factory=dict)  # threads with other masks
@@ -233,8 +234,9 @@ def observe(
         readings=readings,
         claimed=ClaimedWork(cost_of(case), output.done, warmup, source),
         found_mask=int(output.hello.mask, 16),
+        threads=thread_count(case, len(probe.cores.cpus)),
         provenance=provenance,
-        strays=_strays(affinity, probe, case) if affinity else {},  # guard: strays
+        strays=stray_threads(affinity, probe.cores.mask) if affinity else {},  # guard: strays
         clamp_max=affinity.clamp_max if affinity else None,
         sampled_temps_c=tuple(temp_c for _, temp_c in readings.hottest_c(probe.facts.cpu_zones)),
         canaries=agent.canaries,
@@ -248,10 +250,6 @@ def observe(
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)
-
-
-def _strays(affinity: ThreadAffinity, probe: RunProbe, case: Case) -> dict[int, int]:
-    return stray_threads(affinity, probe.cores.mask, binds_threads=case.manifest is not None)
 
 
 def _run_provenance(hello: HelloRecord, facts: PhoneFacts) -> Provenances | None:

@@ -181,14 +181,17 @@ def check_online_cores(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_threads(run: RunObservation) -> Iterator[Reason]:
-    """Every thread could run on all requested cores and on no others, at every moment."""
-    moved = moved_threads(run.readings.within(run.span), run.probe.cores.mask)
+    """Every thread stayed on its core, and all within the requested ones, at every moment."""
+    mask = run.probe.cores.mask
+    moved = moved_threads(run.readings.within(run.span), mask, run.threads)
     if moved is not None:
         yield Reason.void(
             ReasonCode.THREADS_MOVED,
-            actual=f"{moved[1]:x}",
-            requested=f"{run.probe.cores.mask:x}",
-            at_s=(moved[0] - run.span[0]) / 1e9,
+            count=moved.pinned,
+            threads=run.threads,
+            actual=f"{moved.cores:x}",
+            requested=f"{mask:x}",
+            at_s=(moved.t_ns - run.span[0]) / 1e9,
         )
 
 

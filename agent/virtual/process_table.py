@@ -33,9 +33,11 @@ class Process:
     swapped_kb: int = 0
     # thread id to affinity mask, for threads other than the first
     threads: dict[int, int] = field(default_factory=dict)
+    # thread id to the one core that the program itself pinned the thread to
+    pins: dict[int, int] = field(default_factory=dict)
     on_signal: Callable[[int], bool] | None = None
     on_end: Callable[[], None] | None = None
-    on_mask_change: Callable[[int], None] | None = None
+    on_mask_change: Callable[[], None] | None = None
     task: "asyncio.Task[int] | None" = None
     cpu_s: Callable[[], float] = float  # CPU time so far; most processes use hardly any
     cycles: Callable[[], float] = float  # of the processor, in that time
@@ -50,6 +52,11 @@ class Process:
     pending_signals: list[int] = field(default_factory=list)
     cpuset: str = "/"
     cgroup: str = "/"  # init kills a service with all processes of its group
+
+    @property
+    def masks(self) -> dict[int, int]:
+        """The affinity mask of every thread, by thread id."""
+        return {self.pid: self.mask, **self.threads}
 
     @property
     def name(self) -> str:
@@ -133,15 +140,35 @@ class ProcessTable:
         """Return the cores that the cpuset of a process allows."""
         return self.cpusets[process.cpuset]
 
-    def set_mask(self, process: Process, mask: int) -> None:
-        """Move a running process to other cores, with its threads that were on the same ones."""
-        process.threads = {
-            tid: mask if own == process.mask else own for tid, own in process.threads.items()
-        }
-        process.mask = mask
+    def pin_thread(self, process: Process, tid: int, cpu: int) -> None:
+        """Let a program pin one of its own threads to a core."""
+        process.pins[tid] = 1 << cpu
+        self._set_masks(process, {tid: 1 << cpu})
+
+    def set_mask(self, process: Process, mask: int, tid: int | None = None) -> None:
+        """Move one thread to other cores: the first one, unless another is named."""
+        self._move(process, {tid or process.pid: mask})
+
+    def move_process(self, process: Process, mask: int) -> None:
+        """Move all threads of a process to other cores."""
+        self._move(process, dict.fromkeys(process.masks, mask))
+
+    def leave_offline_cores(self, online: int) -> None:
+        """Give threads whose cores are all offline every core of their cpuset, for ever."""
+        for process in self.all():
+            homeless = [tid for tid, mask in process.masks.items() if not mask & online]
+            if homeless:
+                self._move(process, dict.fromkeys(homeless, self.allowed_mask(process)))
+
+    def _move(self, process: Process, masks: dict[int, int]) -> None:
+        self._set_masks(process, masks)
         self.on_change(JournalEvent.PROCESS_AFFINITY, process)
         if process.on_mask_change is not None:
-            process.on_mask_change(mask)
+            process.on_mask_change()
+
+    def _set_masks(self, process: Process, masks: dict[int, int]) -> None:
+        process.mask = masks.get(process.pid, process.mask)
+        process.threads.update((tid, mask) for tid, mask in masks.items() if tid != process.pid)
 
     def end_process(self, process: Process, status: int) -> None:
         """Remove a process from the table; init adopts its children."""
@@ -157,6 +184,11 @@ class ProcessTable:
 
     def find(self, pid: int) -> Process | None:
         return self._running.get(pid)
+
+    def find_by_thread(self, tid: int) -> Process | None:
+        """Return the process that a thread belongs to."""
+        owners = (process for process in self._running.values() if tid in process.masks)
+        return next(owners, None)
 
     def all(self) -> list[Process]:
         return sorted(self._running.values(), key=lambda process: process.pid)

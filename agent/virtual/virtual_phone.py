@@ -102,6 +102,9 @@ class VirtualPhone:
         )
         all_cores = sum(1 << cpu for cluster in profile.cluster for cpu in cluster.cpus)
         self.processes = ProcessTable(all_cores, lambda: self.model_clock.now)
+        self.soc.on_hotplug = lambda: self.processes.leave_offline_cores(
+            sum(1 << cpu for cpu in self.soc.online_cpus())
+        )
         self.tree = FileTree(
             self.wall_time, self.model_clock.catch_up, self._journal_sysfs_write, STORAGE_BYTES
         )

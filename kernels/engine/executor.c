@@ -342,8 +342,13 @@ bool executor_open(struct executor *executor, struct plan *plan,
 bool executor_open_device(struct executor *executor, const struct device_settings *settings,
                           struct fault *fault) {
     struct plan *plan = executor->plan;
-    executor->device = plan->opencl ? device_open(plan, executor->dataset, settings, fault) : NULL;
-    return !plan->opencl || executor->device != NULL;
+    if (!plan->opencl) {
+        return true;
+    }
+    thread_pool_unpin_caller(executor->pool); /* the driver starts its threads now */
+    executor->device = device_open(plan, executor->dataset, settings, fault);
+    thread_pool_pin_caller(executor->pool);
+    return executor->device != NULL;
 }
 
 void executor_run(struct executor *executor, int first, int last) {

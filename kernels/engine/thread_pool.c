@@ -39,11 +39,13 @@ struct worker {
     uint32_t done;   /* parts in the round that is measured */
     int64_t busy_ns; /* for them */
     pthread_t thread;
+    long id; /* of the thread, as the kernel counts */
 };
 
 struct thread_pool {
     int threads;
     bool oversubscribed;       /* more threads than cores */
+    uint64_t mask;             /* the cores that the pool may use */
     int core_count, cores[64]; /* where threads are pinned, the fastest core first; 0: nowhere */
     thread_pool_task *task;
     void *context;
@@ -52,6 +54,7 @@ struct thread_pool {
     int64_t waited_ns;
     float *speeds; /* of the workers, relative to one another */
     _Atomic bool closing;
+    _Atomic uint32_t started;                               /* workers that are on their core */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t round;      /* counts calls of thread_pool_run() */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t sleepers;   /* workers in futex_wait() */
     _Alignas(CACHE_LINE_BYTES) _Atomic uint32_t unfinished; /* parts of this round */
@@ -101,9 +104,14 @@ static bool spin_until_changed(const struct thread_pool *pool, _Atomic uint32_t 
     return false;
 }
 
+/* The core of a thread; -1: the pool pins no threads. */
+static int core_of(const struct thread_pool *pool, int number) {
+    return pool->core_count ? pool->cores[number % pool->core_count] : -1;
+}
+
 static void pin_thread(const struct thread_pool *pool, int number) {
     if (pool->core_count) {
-        set_affinity(UINT64_C(1) << pool->cores[number % pool->core_count]);
+        set_affinity(UINT64_C(1) << core_of(pool, number));
     }
 }
 
@@ -120,11 +128,11 @@ static long core_speed(int core) {
     return 0;
 }
 
-/* Lists the first cores of the mask, the fastest first: the caller is thread 0, and runs alone
- * whatever is too small to be cut. */
+/* Lists the fastest cores of the mask, one per thread. The fastest is first: the caller is thread
+ * 0, and runs alone whatever is too small to be cut. */
 static void list_cores(struct thread_pool *pool, int threads, uint64_t mask) {
     long speeds[64];
-    for (; mask && pool->core_count < threads; mask &= mask - 1) {
+    for (; mask; mask &= mask - 1) {
         int core = __builtin_ctzll(mask), at = pool->core_count++;
         long speed = core_speed(core);
         for (; at > 0 && speeds[at - 1] < speed; at--) {
@@ -134,6 +142,7 @@ static void list_cores(struct thread_pool *pool, int threads, uint64_t mask) {
         speeds[at] = speed;
         pool->cores[at] = core;
     }
+    pool->core_count = pool->core_count < threads ? pool->core_count : threads;
 }
 
 void split_range(int64_t count, int part, int parts, int64_t *first, int64_t *last) {
@@ -235,7 +244,10 @@ static uint32_t wait_for_round(struct thread_pool *pool, uint32_t seen) {
 static void *worker_main(void *argument) {
     struct worker *self = argument;
     struct thread_pool *pool = self->pool;
+    self->id = syscall(SYS_gettid);
     pin_thread(pool, self->number);
+    atomic_fetch_add(&pool->started, 1);
+    futex_wake(&pool->started, 1);
     for (uint32_t seen = 0;;) {
         seen = wait_for_round(pool, seen);
         if (pool->closing) {
@@ -306,6 +318,23 @@ void thread_pool_run(struct thread_pool *pool, int parts, thread_pool_task *task
 
 int thread_pool_size(const struct thread_pool *pool) { return pool->threads; }
 
+void thread_pool_unpin_caller(const struct thread_pool *pool) {
+    if (pool->core_count) {
+        set_affinity(pool->mask);
+    }
+}
+
+void thread_pool_pin_caller(const struct thread_pool *pool) { pin_thread(pool, 0); }
+
+int thread_pool_core_of(const struct thread_pool *pool, long thread) {
+    for (int number = 0; number < pool->threads; number++) {
+        if (pool->workers[number].id == thread) {
+            return core_of(pool, number);
+        }
+    }
+    return -1;
+}
+
 int64_t thread_pool_waited_ns(const struct thread_pool *pool) { return pool->waited_ns; }
 
 void thread_pool_close(struct thread_pool *pool) {
@@ -328,7 +357,7 @@ struct thread_pool *thread_pool_open(int threads, uint64_t mask) {
     if (!pool) {
         return NULL;
     }
-    *pool = (struct thread_pool){.threads = 1};
+    *pool = (struct thread_pool){.threads = 1, .mask = mask};
     pool->speeds = (float *)(pool->workers + threads);
     for (int number = 0; number < threads; number++) {
         pool->workers[number] = (struct worker){.pool = pool, .number = number};
@@ -347,6 +376,10 @@ struct thread_pool *thread_pool_open(int threads, uint64_t mask) {
         }
         pool->threads = number + 1;
     }
+    pool->workers[0].id = syscall(SYS_gettid);
     pin_thread(pool, 0);
+    for (uint32_t started; (started = atomic_load(&pool->started)) < (uint32_t)threads - 1;) {
+        futex_wait(&pool->started, started);
+    }
     return pool;
 }

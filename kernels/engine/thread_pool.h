@@ -21,12 +21,19 @@ enum { PARTS_PER_THREAD = 4 };
  * memory. */
 typedef void thread_pool_task(void *context, int part, int parts, int worker);
 
-/* Starts `threads` threads, the caller being thread 0, and pins each to one of the first `threads`
- * cores of `mask`, counted around: thread 0 to the fastest. NULL: a thread could not be started. */
+/* Starts `threads` threads, the caller being thread 0, and pins each to a core of its own: the
+ * fastest ones of `mask`, thread 0 to the fastest. With more threads than cores they are counted
+ * around. All threads are on their cores when it returns. NULL: a thread could not be started. */
 struct thread_pool *thread_pool_open(int threads, uint64_t mask);
 void thread_pool_close(struct thread_pool *pool);
 int thread_pool_size(const struct thread_pool *pool);
 void thread_pool_run(struct thread_pool *pool, int parts, thread_pool_task *task, void *context);
+/* Lets the caller use all cores of the mask, and pins it again. Threads that other code starts in
+ * between inherit all cores. */
+void thread_pool_unpin_caller(const struct thread_pool *pool);
+void thread_pool_pin_caller(const struct thread_pool *pool);
+/* The core that a thread was pinned to, by the kernel's id of the thread; -1: none. */
+int thread_pool_core_of(const struct thread_pool *pool, long thread);
 /* How long the caller has slept so far, until other threads had finished their parts. */
 int64_t thread_pool_waited_ns(const struct thread_pool *pool);
 

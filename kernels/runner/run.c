@@ -723,8 +723,8 @@ static bool open_run(struct run_state *state) {
         write_device(&state->out, device_facts(state->executor.device));
     }
     jsonl_flush(&state->out);
-    state->sampler =
-        sampler_start(state->settings->folder, state->settings->period_ms, mask, &state->fault);
+    state->sampler = sampler_start(state->settings->folder, state->settings->period_ms, mask,
+                                   state->executor.pool, &state->fault);
     return state->fault.status == STATUS_DONE;
 }
 

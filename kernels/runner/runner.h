@@ -97,11 +97,15 @@
  *                      device, kernel or --warmup, or with more steps than this run has, is the
  *                      fault "bad_checkpoint". Writing a checkpoint belongs to no window, and none
  *                      is written after the last step. Its folder is for one run at a time: "io".
- *   Affinity is not an argument: the agent sets the mask before exec (taskset), all threads inherit
- *   it, and the runner reports the mask that it finds, so that the report shows what really was the
- *   case. If DIR/nodes exists, the same process samples those nodes during the run, as `sample`
- *   does, on a core outside its mask where there is one. SIGTERM ends the run at the next end of a
- *   step with the fault "stopped". Records of out.jsonl, in this order:
+ *   Affinity is not an argument: the agent sets the mask before exec (taskset), and the runner
+ *   reports the mask that it finds, so that the report shows what really was the case. Then it pins
+ *   each of its threads to one core of that mask: the first thread to the fastest core, the next
+ *   one to the next fastest, and so on, counted around if there are more threads than cores.
+ *   Threads that stay on their cores find their data in the cache, and repeat: a kernel that moves
+ *   them at will measures something else in every run. Threads of an OpenCL driver inherit the
+ *   whole mask. If DIR/nodes exists, the same process samples those nodes during the run, as
+ *   `sample` does, on a core outside its mask where there is one. SIGTERM ends the run at the next
+ *   end of a step with the fault "stopped". Records of out.jsonl, in this order:
  *     {"line":"hello","contract":1,"pid":N,"case":"DIGEST","mask":"f0","threads":4,"t_ns":T,
  *      "provenance":{...}}
  *         mask is hexadecimal. provenance is that of this run, as in info; where it is absent, that
@@ -180,9 +184,11 @@
  *     whole   all lines as one text, joined by ";", of at most 1024 bytes
  *     ticks   of /proc/PID/stat: user and system time of the process, as an integer
  *     memory  of /proc/meminfo: the text "TOTAL AVAILABLE SWAP_TOTAL SWAP_FREE" in kB
- *     masks   of a folder of tasks, such as /proc/self/task: the text "THREADS ALL ANY", the number
- *             of threads besides the sampler, and the cores that all of them and that any of them
- *             may use, as hexadecimal masks
+ *     masks   of a folder of tasks, such as /proc/self/task: the text "THREADS ALL ANY UNPINNED".
+ *             THREADS is the number of threads besides the sampler. ALL and ANY are the cores that
+ *             all of them and that any of them may use, as hexadecimal masks. UNPINNED is how many
+ *             of them may run elsewhere than on the one core that the runner gave them. Threads
+ *             that the runner did not start, such as those of an OpenCL driver, are among them.
  *     cycles  of /proc/self: the text "CYCLES/NS", the cycles that the processor counted for
  *             this process, and the time in which it did; null where the kernel does not allow it,
  *             and for the command `sample`, which does no work

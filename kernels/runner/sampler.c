@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../engine/os.h"
+#include "../engine/thread_pool.h"
 #include "commands.h"
 #include "cycles.h"
 
@@ -61,6 +62,7 @@ struct sampler {
     int64_t readings, late_max_ns, cpu_ns;
     uint32_t lateness_bins[LATE_BINS];
     uint64_t mask;
+    const struct thread_pool *pool; /* of the work; NULL: the command `sample` */
     int core;
     pthread_t thread;
     bool is_command; /* the command `sample`, which SIGTERM ends at once */
@@ -274,9 +276,15 @@ static void write_cores(struct jsonl_writer *out, const char *text, size_t lengt
     json_text(out, NULL, cores, used);
 }
 
+/* Whether a thread may run on the one core that the runner gave it, and on no other. */
+static bool is_pinned(const struct sampler *sampler, long thread, uint64_t mask) {
+    int core = sampler->pool == NULL ? -1 : thread_pool_core_of(sampler->pool, thread);
+    return core >= 0 && mask == UINT64_C(1) << core;
+}
+
 /* Reads the affinity mask of every thread in the folder of tasks, except that of the sampler. */
 static size_t read_masks(struct sampler *sampler, int folder, char *text) {
-    uint64_t all = UINT64_MAX, any = 0, threads = 0;
+    uint64_t all = UINT64_MAX, any = 0, threads = 0, unpinned = 0;
     long count;
     lseek(folder, 0, SEEK_SET);
     while ((count = syscall(SYS_getdents64, folder, sampler->bytes, NODE_BYTES)) > 0) {
@@ -293,6 +301,7 @@ static size_t read_masks(struct sampler *sampler, int folder, char *text) {
                 all &= mask[0];
                 any |= mask[0];
                 threads++;
+                unpinned += !is_pinned(sampler, thread, mask[0]);
             }
         }
     }
@@ -300,7 +309,9 @@ static size_t read_masks(struct sampler *sampler, int folder, char *text) {
     text[used++] = ' ';
     used += format_integer(text + used, threads == 0 ? 0 : all, 16);
     text[used++] = ' ';
-    return used + format_integer(text + used, any, 16);
+    used += format_integer(text + used, any, 16);
+    text[used++] = ' ';
+    return used + format_integer(text + used, unpinned, 10);
 }
 
 static size_t read_cycles(char *text) {
@@ -500,12 +511,13 @@ static void *sampler_thread(void *context) {
 }
 
 struct sampler *sampler_start(const char *folder, double period_ms, uint64_t mask,
-                              struct fault *fault) {
+                              const struct thread_pool *pool, struct fault *fault) {
     struct sampler *sampler = sampler_open(folder, period_ms, fault);
     if (sampler == NULL) {
         return NULL;
     }
     sampler->mask = mask;
+    sampler->pool = pool;
     signal(SIGUSR1, on_wakeup_signal);
     if (pthread_create(&sampler->thread, NULL, sampler_thread, sampler) != 0) {
         fault_set(fault, STATUS_OUT_OF_MEMORY, "cannot start the thread of the sampler");

@@ -5,6 +5,7 @@
 #include "jsonl.h"
 
 struct sampler;
+struct thread_pool;
 
 /* Opens DIR/nodes and DIR/readings.jsonl. NULL without a fault: there is no DIR/nodes. */
 struct sampler *sampler_open(const char *folder, double period_ms, struct fault *fault);
@@ -12,9 +13,10 @@ struct sampler *sampler_open(const char *folder, double period_ms, struct fault 
 /* Takes one reading per period until that time, or until a stop is requested. */
 void sampler_run_until(struct sampler *sampler, int64_t end_ns);
 
-/* Opens a sampler and runs it on a thread, on a core outside the mask. */
+/* Opens a sampler and runs it on a thread, on a core outside the mask. The pool does the work that
+ * is sampled. */
 struct sampler *sampler_start(const char *folder, double period_ms, uint64_t mask,
-                              struct fault *fault);
+                              const struct thread_pool *pool, struct fault *fault);
 
 /* Whether readings could not be written. */
 bool sampler_failed(const struct sampler *sampler);

@@ -67,6 +67,7 @@ def an_observation(span_s: float = 8.1, **changes: Any) -> RunObservation:
         "readings": Readings(),
         "claimed": CLAIMED,
         "found_mask": 0xF0,
+        "threads": 4,
         "clocks": CLOCKS,
         "sampled_temps_c": (30.0, 41.0, 45.0),
     }

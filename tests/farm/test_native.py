@@ -1,31 +1,48 @@
 """Real training through the whole farm, with this host as the phone."""
 
 import json
-import platform
 from pathlib import Path
 
 import pytest
 
+from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import op_rows
 from orchestrator.store.results import measured_runs, telemetry_blob
 from orchestrator.supervisor.virtual_phones import NATIVE
-from tests.farm.conftest import start_farm_on_one_host
+from tests.busy_computer import assert_accepted, needs_two_cores, needs_x86
+from tests.farm.conftest import ROOT, Farm, start_farm_on_one_host
 from tests.kernels.pocl import need_pocl
 from tests.linux_boards import laptop, live_board
 from workloads.lab_settings import Lab
 from workloads.protocol.telemetry import read_telemetry
 from workloads.protocol.verdict import Validity
 
-GPU_SWEEP = """\
+CORES_SWEEP = """\
 farm: 1
-name: on-the-gpu
+name: cores
+workload: mlp-4
 phones: all
-workload: {use: lenet, with: {batch_size: 4}, backend: opencl}
+matrix:
+  backend: [cpu, opencl]
+  cores: [all1, all2]
 conditions:
-  cores: all1
   freq: free
   start_temp_max_c: any
   time_min: 1s
+repeat: 1
+"""
+LONG_SWEEP = """\
+farm: 1
+name: endurance
+workload: mlp-4
+phones: all
+matrix:
+  cores: [all1, all2]
+conditions:
+  protocol: endurance
+  freq: free
+  start_temp_max_c: any
+  time_min: 20s
 repeat: 1
 """
 PINNED_SWEEP = """\
@@ -57,7 +74,7 @@ repeat: 1
 """
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
+@needs_x86
 def test_a_native_phone_trains(lab: Lab, tmp_path: Path) -> None:
     with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
         (phone,) = farm.phones()
@@ -97,7 +114,7 @@ def test_a_native_phone_trains(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
+@needs_x86
 def test_a_laptop_trains_with_pinned_clocks(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,23 +138,52 @@ def test_a_laptop_trains_with_pinned_clocks(
     assert runs["low"].metrics["idle_power_w"].value == pytest.approx(3, rel=0.2)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the native runner is for x86_64")
-def test_a_native_phone_trains_on_opencl(
+def run_sweep(farm: Farm, file: Path) -> list[MeasuredRun]:
+    """Submit a sweep, wait for its end, and return its runs, which all have to be accepted."""
+    sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
+    watch = farm.command("watch", sweep, "--exit-status")
+    runs = measured_runs(farm.db, sweep, include_void=True)
+    for run in runs:
+        assert_accepted(run.verdict)
+    assert watch.returncode == 0, watch.stdout
+    return runs
+
+
+@needs_x86
+@needs_two_cores
+def test_the_first_sweep_of_the_readme_is_accepted_on_one_and_two_cores(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_pocl()
     monkeypatch.setenv("FARM_OPENCL", "pocl")
     with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
-        file = tmp_path / "gpu.yaml"
-        file.write_text(GPU_SWEEP)
-        sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
-        watch = farm.command("watch", sweep, "--exit-status")
-        assert watch.returncode == 0, watch.stdout
-        (run,) = measured_runs(farm.db, sweep)
-    assert run.case.backend == "opencl"
-    assert run.verdict.validity is not Validity.VOID, run.verdict.reasons
-    figures = {name: metric.value for name, metric in run.metrics.items()}
-    assert figures["loss_last"] < figures["loss_first"]
-    assert all(figures[f"{phase}_ms"] > 0 for phase in ("build", "copy", "queue", "compute"))
-    assert 0 < figures["copy_share"] < 0.5
+        shipped = run_sweep(farm, ROOT / "examples" / "first-run.yaml")
+        assert [run.condition.cores for run in shipped] == 4 * ["all2"]
+        file = tmp_path / "cores.yaml"
+        file.write_text(CORES_SWEEP)
+        runs = {(run.case.backend, run.condition.cores): run for run in run_sweep(farm, file)}
+    assert len(runs) == 4
+    for (backend, _), run in runs.items():
+        figures = {name: metric.value for name, metric in run.metrics.items()}
+        assert figures["loss_last"] < figures["loss_first"]
+        if backend == "opencl":
+            times = (figures[f"{phase}_ms"] for phase in ("build", "copy", "queue", "compute"))
+            assert all(ms > 0 for ms in times)
+            assert 0 < figures["copy_share"] < 0.5
+
+
+@pytest.mark.slow
+@needs_x86
+@needs_two_cores
+def test_a_commissioned_computer_endures_on_one_and_two_cores(lab: Lab, tmp_path: Path) -> None:
+    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+        for _ in range(3):  # it is repeated if other work disturbs it, as its message says
+            done = farm.command("phone", "commission", "NATIVE0001", "--quick")
+            assert "threads" not in done.stderr
+            if done.returncode == 0:
+                break
+        assert "is commissioned" in done.stdout, done.stderr
+        file = tmp_path / "endurance.yaml"
+        file.write_text(LONG_SWEEP)
+        runs = run_sweep(farm, file)
+    assert {run.condition.cores for run in runs} == {"all1", "all2"}

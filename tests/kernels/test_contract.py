@@ -5,7 +5,6 @@ Every test runs twice: with the binary for this computer, and on a virtual phone
 
 import json
 import os
-import platform
 import re
 import signal
 import subprocess
@@ -18,10 +17,20 @@ from typing import Any, Protocol
 
 import pytest
 
+from agent.collect.cpu_usage import CYCLES, CYCLES_MARK, FIRST_THREAD, OWN_STAT, TICKS_MARK
 from agent.collect.readings import parse_readings
 from agent.collect.runner_output import RunnerOutput
+from agent.collect.thread_affinity import (
+    MASKS_MARK,
+    TASKS,
+    moved_threads,
+    parse_thread_affinity,
+    stray_threads,
+)
 from agent.virtual.fleet_server import FleetConfig
 from kernels.runner_builds import runner_for
+from tests.agent.observations import PROBE
+from tests.busy_computer import needs_two_cores, needs_x86
 from tests.kernels.plans import CASE, a_plan, perceptron
 from tests.virtual.adb_host import AdbPhone, CommandResult, adb_host, wait_until
 from tests.virtual.running_fleet import serve_fleet_in_thread
@@ -31,9 +40,6 @@ Line = dict[str, Any]
 KERNELS = Path(__file__).parents[2] / "kernels"
 CONTRACT, ENGINE = KERNELS / "runner" / "runner.h", KERNELS / "engine"
 HOME = "/data/local/tmp"
-needs_x86 = pytest.mark.skipif(
-    platform.machine() != "x86_64", reason="there is no runner for this computer"
-)
 
 
 class RunnerHome(Protocol):
@@ -154,10 +160,10 @@ def lines(place: RunnerHome, name: str = "out.jsonl") -> list[Line]:
     return [json.loads(line) for line in place.sh(f"cat dir/{name}").out.splitlines()]
 
 
-def start_long(place: RunnerHome) -> Callable[[], int | None]:
+def start_long(place: RunnerHome, before: str = "", options: str = "") -> Callable[[], int | None]:
     """Start a run that does not end by itself."""
-    limits = f"--seconds {place.long_s} --max-seconds {place.long_s}"
-    poll = place.start(f"./runner run plan dir {limits}")
+    limits = f"--seconds {place.long_s} --max-seconds {place.long_s} {options}".rstrip()
+    poll = place.start(f"{before}./runner run plan dir {limits}")
     wait_until(lambda: "window" in place.sh("cat dir/out.jsonl").out, "it works")
     return poll
 
@@ -344,13 +350,56 @@ def test_cycles_rise_with_the_work_where_they_are_counted(ready: RunnerHome) -> 
         assert 0 <= later - cycles <= 10 * (later_ns - ns)
 
 
-def test_the_masks_of_all_threads_are_sampled(ready: RunnerHome) -> None:
-    ready.put("dir/nodes", b"/proc/self/task\tmasks\n")
-    words = f"--steps 1 --seconds {ready.unit_s} --period-ms {round(50 * ready.unit_s)}"
-    assert ready.sh(f"taskset 1 ./runner run plan dir {words}").status == 0
-    threads = lines(ready)[0]["threads"]
-    _, *readings = lines(ready, "readings.jsonl")
-    assert {reading["v"][0] for reading in readings[2:]} == {f"{threads} 1 1"}
+# What the agent reads of the runner's process, and how it samples it.
+OWN_NODES = {OWN_STAT: TICKS_MARK, TASKS: MASKS_MARK, CYCLES: CYCLES_MARK, FIRST_THREAD: ""}
+
+
+def test_the_nodes_of_the_process_that_the_agent_samples_are_compared_here() -> None:
+    """A node that only one of the two runners shows as phones do makes good runs void."""
+    sampled = {node for node in PROBE.sampled_nodes if node.startswith("/proc/self")}
+    assert {f"{path}{mark}" for path, mark in OWN_NODES.items()} == sampled
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    ("cores", "threads", "masks", "pins"),
+    [
+        ("1", 1, "1 1 1 0", [1]),
+        ("3", 2, "2 0 3 0", [1, 2]),
+        ("3", 1, "1 1 1 0", [1]),  # fewer threads than cores
+        ("3", 3, "3 0 3 0", [1, 2, 1]),  # more
+    ],
+)
+def test_each_thread_is_pinned_to_a_core_of_its_own(
+    ready: RunnerHome, cores: str, threads: int, masks: str, pins: list[int]
+) -> None:
+    """Both runners show the same in every node of the process that the agent reads."""
+    ready.put("plan", perceptron(threads=threads))
+    ready.put("dir/nodes", "".join(f"{path}{OWN_NODES[path]}\n" for path in OWN_NODES).encode())
+    pid = start_long(ready, f"taskset {cores} ", f"--period-ms {round(50 * ready.unit_s)}")
+    wait_until(lambda: len(ready.sh("cat dir/readings.jsonl").out.splitlines()) > 8, "it samples")
+    hello = lines(ready)[0]
+    assert (hello["mask"], hello["threads"]) == (cores, threads)
+    readings = parse_readings(ready.sh("cat dir/readings.jsonl").out.encode())
+    assert set(readings.column(TASKS)) == {masks}
+    assert moved_threads(readings, int(cores, 16), threads) is None
+    for path in (OWN_STAT, FIRST_THREAD):  # processor time, of the process and of its first thread
+        texts = [str(value).split() for value in readings.column(path)]
+        assert {len(words) for words in texts} == {1 if path == OWN_STAT else 3}
+        assert int(texts[0][0]) <= int(texts[-1][0])
+    show = "for f in /proc/PID/task/*/status /proc/PID/sched; do echo @$f; cat $f; done"
+    shown = ready.sh(show.replace("PID", str(hello["pid"]))).out
+    affinity = parse_thread_affinity(
+        {path: text for path, _, text in (part.partition("\n") for part in shown.split("@")[1:])}
+    )
+    assert affinity.clamp_max in {None, 1024}  # a kernel without clamps shows none
+    *own, _ = sorted(affinity.masks)  # the sampler starts last
+    assert [affinity.masks[tid] for tid in own] == pins
+    assert not stray_threads(affinity, int(cores, 16))
+    cgroup = ready.sh(f"cat /proc/{hello['pid']}/cgroup").out
+    assert all(re.fullmatch(r"\d+:[^:]*:/.*", line) for line in cgroup.splitlines())
+    ready.sh(f"kill -9 {hello['pid']}")
+    wait_until(lambda: pid() is not None, "it ended")
 
 
 def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:

@@ -312,16 +312,54 @@ def test_a_run_is_a_process_with_threads_on_its_cores(ready: AdbPhone) -> None:
     ready.put(f"{HOME}/dir/nodes", b"/proc/uptime\n")
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
     status = ready.out(f"cat /proc/{pid}/status")
-    assert "Cpus_allowed:\tf0\n" in status
-    assert "Cpus_allowed_list:\t4-7" in status
+    assert "Cpus_allowed:\t80\n" in status  # the first thread has the fastest core
+    assert "Cpus_allowed_list:\t7" in status
     lists = ready.out(f"grep -h Cpus_allowed_list /proc/{pid}/task/*/status").split()[1::2]
     # the sampler runs on the other cores
-    assert sorted(lists) == ["0-3", "4-7", "4-7", "4-7", "4-7"]
+    assert sorted(lists) == ["0-3", "4", "5", "6", "7"]
     assert ready.out("pidof runner") == f"{pid}"
     assert ready.out("cat /proc/loadavg").split()[0] == "4.00"
     assert ready.out(f"cat /proc/{pid}/comm") == "runner"
     ready.out(f"kill -9 {pid}")
     assert not ready.run(f"ls /proc/{pid}").out
+
+
+def task_masks(phone: AdbPhone, pid: int) -> dict[int, str]:
+    """Return the cores of each thread of a process."""
+    words = phone.out(f"grep -h -E '^(Pid|Cpus_allowed_list):' /proc/{pid}/task/*/status").split()
+    return dict(zip(map(int, words[1::4]), words[3::4], strict=True))
+
+
+def last_masks(phone: AdbPhone) -> str:
+    """Return what the sampler saw last of the masks."""
+    return json.loads(phone.out(f"tail -n 1 {HOME}/dir/readings.jsonl"))["v"][0]
+
+
+def test_single_threads_are_moved_and_counted(ready: AdbPhone) -> None:
+    ready.put(f"{HOME}/dir/nodes", b"/proc/self/task\tmasks\n")
+    pid = start(ready, "--seconds 100000 --max-seconds 100000")
+    wait_until(lambda: last_masks(ready) == "4 0 f0 0", "all threads are on their cores")
+    first, second, *_ = task_masks(ready, pid)
+    assert f"pid {second}'s new affinity mask: 80" in ready.out(f"taskset -p 80 {second}")
+    assert task_masks(ready, pid)[second] == "7"
+    wait_until(lambda: last_masks(ready) == "4 0 e0 1", "one thread shares the core of another")
+    ready.out(f"taskset -ap f {first}")
+    assert {*task_masks(ready, pid).values()} == {"0-3"}
+    wait_until(lambda: last_masks(ready) == "4 f f 4", "all threads are elsewhere")
+    assert ready.run("taskset -p 1 99999").status != 0
+    ready.out(f"kill -9 {pid}")
+
+
+def test_a_thread_whose_core_goes_offline_may_use_all_cores_for_ever(ready: AdbPhone) -> None:
+    core = "/sys/devices/system/cpu/cpu5/online"
+    pid = start(ready, "--seconds 100000 --max-seconds 100000")
+    before = task_masks(ready, pid)
+    ready.out(f"su -c 'echo 0 >{core}'")
+    (moved,) = (tid for tid, cores in before.items() if cores == "5")
+    assert task_masks(ready, pid) == {**before, moved: "0-7"}
+    ready.out(f"su -c 'echo 1 >{core}'")
+    assert task_masks(ready, pid)[moved] == "0-7"
+    ready.out(f"kill -9 {pid}")
 
 
 def test_a_run_uses_memory(ready: AdbPhone) -> None:

@@ -33,20 +33,15 @@ from agent.restore.reversible_change import ChangeKind, ReversibleChange
 from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import keep_connected
+from tests.busy_computer import BUSY_COMPUTER, assert_accepted
 from tests.witness.applets import RELEASES, commands_of, needed_commands
 from tests.witness.conftest import AndroidParts, StartWitness, connect
 from tests.witness.witness_phone import WitnessPhone
 from workloads.protocol.faults import Blame, FaultKind, PhoneTrouble
 from workloads.protocol.messages import Report
-from workloads.protocol.verdict import ReasonCode, Validity
 
 pytestmark = pytest.mark.slow
 
-BUSY_COMPUTER = {
-    *(ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.CANARY_CHANGED),
-    *(ReasonCode.CANARY_DRIFTED, ReasonCode.WORK_RATE_LOW, ReasonCode.WORK_RATE_HIGH),
-    *(code for code in ReasonCode if code.startswith(("step_times", "energy", "too_few"))),
-}
 RUN: dict[str, Any] = {"cores": "all1", "start_temp_max_c": None, "time_min_s": 6}
 FIRST_RUN_MAX_S = 60.0
 FARM = (sys.executable, "-m", "orchestrator")
@@ -70,13 +65,6 @@ def assert_measured(report: Report) -> None:
     assert report.verdict is not None
     assert {reason.code for reason in report.verdict.reasons} <= BUSY_COMPUTER, report.verdict
     assert report.restore_error is None
-
-
-def assert_accepted(report: Report) -> None:
-    """The run counts; only other work on this computer may be objected to."""
-    assert report.verdict is not None, report.fault
-    bad = {item.code for item in report.verdict.reasons if item.validity is not Validity.VALID}
-    assert bad <= BUSY_COMPUTER, report.verdict
 
 
 def run_with(
@@ -131,6 +119,27 @@ def test_a_phone_is_probed_and_measured(
     report = run_with(witness, adb, phone, context, freq="mid" if rooted else "free")
     assert_measured(report)
     assert framework_state(phone) == before
+
+
+@pytest.mark.parametrize("cores", ["all1", "all2"])
+def test_runs_on_one_and_two_cores_are_accepted(
+    adb: AdbServer, start_witness: StartWitness, context: LaneContext, cores: str
+) -> None:
+    """Cold, and for twenty seconds without a pause."""
+    witness = start_witness()
+    phone = connect(adb, witness)
+    for fence, protocol in enumerate(("cold", "endurance"), 1):
+        seconds = 6 if protocol == "cold" else 20
+        report = run_with(
+            *(witness, adb, phone, context),
+            cores=cores,
+            protocol=protocol,
+            time_min_s=seconds,
+            fence=fence,
+        )
+        assert report.verdict is not None, report.fault
+        assert_accepted(report.verdict)
+        assert report.applied.threads == int(cores[-1])
 
 
 def framework_state(phone: Phone) -> list[str]:
@@ -273,7 +282,9 @@ def test_a_whole_lab_measures_unknown_phones(
         spent_s = [later - sooner for sooner, later in pairwise(moments)]
         (trial,) = json.loads(farm("trial", "list", "witness", "--json", *lab))
         (shown,) = json.loads(farm("trial", "show", trial["id"], "--json", *lab))["reports"]
-        assert_accepted(Report.model_validate(shown))
+        verdict = Report.model_validate(shown).verdict
+        assert verdict is not None
+        assert_accepted(verdict)
         # connecting, commissioning without its disturbed attempts, measuring
         spent_s[1] = commissioning_s
         assert sum(spent_s) < FIRST_RUN_MAX_S * android.slowness, (spent_s, os.getloadavg())

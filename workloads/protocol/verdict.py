@@ -155,8 +155,8 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the scheduler clamped the utilisation to {clamp} of {limit} (uclamp.max)"
     ),
     ReasonCode.THREADS_MOVED: (
-        "threads were allowed to run on cores {actual} instead of {requested}, "
-        "{at_s:.1f} s after the start"
+        "{count} of {threads} threads were pinned to a core of their own {at_s:.1f} s after the "
+        "start, and threads were allowed to run on cores {actual} (requested: {requested})"
     ),
     ReasonCode.CORE_OFFLINE: "core {cpu} was offline {at_s:.1f} s after the start",
     ReasonCode.STEP_TIMES_CHANGED: (

@@ -35,7 +35,10 @@ async def sleep(call: CommandCall) -> int:
 
 
 async def taskset(call: CommandCall) -> int:
-    """Handle taskset MASK COMMAND.. and -p [MASK] PID; toybox wants the mask in hex without 0x."""
+    """Handle taskset MASK COMMAND.. and -p [MASK] TID, or -ap [MASK] PID for all its threads.
+
+    toybox wants the mask in hex without 0x.
+    """
     options, rest = split_options(call.argv[1:])
     if not rest:
         return call.fail("Needs 1 argument")
@@ -44,7 +47,7 @@ async def taskset(call: CommandCall) -> int:
     except ValueError:
         return call.fail(f"bad mask '{rest[0]}'")
     if "p" in options:
-        return _taskset_pid(call, rest)
+        return _taskset_threads(call, rest, all_threads="a" in options)
     mask &= call.phone.processes.allowed_mask(call.process)
     if mask == 0:
         return call.fail("sched_setaffinity: Invalid argument")
@@ -59,19 +62,22 @@ async def taskset(call: CommandCall) -> int:
     return await run_as_process(call, rest, body)
 
 
-def _taskset_pid(call: CommandCall, words: list[str]) -> int:
-    process = call.phone.processes.find(int(words[-1])) if words[-1].isdigit() else None
+def _taskset_threads(call: CommandCall, words: list[str], all_threads: bool) -> int:
+    processes = call.phone.processes
+    tid = int(words[-1]) if words[-1].isdigit() else 0
+    process = processes.find(tid) if all_threads else processes.find_by_thread(tid)
     if process is None:
         return call.fail("sched_getaffinity: No such process")
-    call.print(f"pid {process.pid}'s current affinity mask: {process.mask:x}\n")
-    if len(words) == 2:
-        mask = int(words[0], 16) & call.phone.processes.allowed_mask(process)
-        if mask == 0:
-            return call.fail(f"sched_setaffinity {process.pid}: Invalid argument")
-        if call.uid not in (0, process.uid):
-            return call.fail(f"sched_setaffinity {process.pid}: Operation not permitted")
-        call.phone.processes.set_mask(process, mask)
-        call.print(f"pid {process.pid}'s new affinity mask: {process.mask:x}\n")
+    for thread in process.masks if all_threads else (tid,):
+        call.print(f"pid {thread}'s current affinity mask: {process.masks[thread]:x}\n")
+        if len(words) == 2:
+            mask = int(words[0], 16) & processes.allowed_mask(process)
+            if mask == 0:
+                return call.fail(f"sched_setaffinity {thread}: Invalid argument")
+            if call.uid not in (0, process.uid):
+                return call.fail(f"sched_setaffinity {thread}: Operation not permitted")
+            processes.set_mask(process, mask, thread)
+            call.print(f"pid {thread}'s new affinity mask: {mask:x}\n")
     return 0
 
 

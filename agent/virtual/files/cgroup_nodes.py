@@ -57,14 +57,14 @@ def _cpuset_nodes(table: ProcessTable, group: str) -> dict[str, LiveNode]:
         table.cpusets[group] = mask
         for process in table.all():
             if process.cpuset == group:
-                table.set_mask(process, mask)
+                table.move_process(process, mask)
 
     def move_process(text: str) -> None:
         process = table.find(int(text)) if text.strip().isdigit() else None
         if process is None:
             raise os_error(errno.ESRCH)
         process.cpuset = group
-        table.set_mask(process, table.cpusets[group])
+        table.move_process(process, table.cpusets[group])
 
     return {
         "cpus": live_node(cores, set_cpus if group != "/" else None),

@@ -153,6 +153,7 @@ def _online_node(soc: Soc, cluster: CpuCluster, cpu: int) -> LiveNode:
             raise os_error(errno.EBUSY)
         change = cluster.online.add if state == "1" else cluster.online.discard
         soc.change(lambda: change(cpu))
+        soc.on_hotplug()
 
     return live_node(lambda: f"{int(cpu in cluster.online)}\n", write)
 

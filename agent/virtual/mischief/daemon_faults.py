@@ -84,7 +84,7 @@ class Migrate(FaultType):
             raise InvalidMischief(f"mask={self.mask} contains no core of this phone")
         for process in target.phone.processes.all():
             if fnmatchcase(" ".join(process.argv), self.command):
-                target.phone.processes.set_mask(process, mask)
+                target.phone.processes.move_process(process, mask)
 
 
 @dataclass(eq=False)

@@ -57,6 +57,7 @@ class Soc:
         # rungs below the top, by cluster role, set by the fault injector
         self.forced_throttle_steps: dict[str, int] = {}
         self.is_service_running: Callable[[str], bool] = lambda _: True
+        self.on_hotplug: Callable[[], None] = lambda: None
         self._speed_spread = speed_spread
         self.hidden_speed_share = 1.0  # speed that a limiter without a sysfs node leaves
         self.bus_share = 1.0  # of the highest clock of the memory bus
@@ -87,6 +88,11 @@ class Soc:
 
     def online_cpus(self) -> list[int]:
         return sorted(cpu for cluster in self.clusters for cpu in cluster.online)
+
+    def fastest_cores(self, mask: int) -> list[int]:
+        """Return the cores of a mask, the fastest kind first."""
+        cpus = (cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+        return sorted(cpus, key=lambda cpu: -self.cluster_of(cpu).profile.capacity)
 
     def read_zone_mc(self, zone: ZoneSensor) -> int:
         """Return what a thermal zone reads now, in milli-degrees."""

@@ -4,6 +4,8 @@ import errno
 import json
 import re
 from collections.abc import Callable
+from functools import reduce
+from operator import and_, or_
 
 from agent.virtual.files.file_nodes import FileNode, LiveNode, live_node
 from agent.virtual.model_clock import ScheduledAction
@@ -119,15 +121,14 @@ class NodeSampler:
         return node if isinstance(node, LiveNode) else live_node(lambda: self._content(node))
 
     def _thread_masks(self) -> str:
-        """Return the number of threads, and the cores that all and that any of them may use."""
-        process = self._process
+        """Return the threads, the cores that all and any may use, and the threads elsewhere."""
         if not self.thread:  # the command `sample`: a process that does nothing else
-            return "0 0 0"
-        others = [mask for tid, mask in process.threads.items() if tid != self.thread]
-        all_masks = any_masks = process.mask
-        for mask in others:
-            all_masks, any_masks = all_masks & mask, any_masks | mask
-        return f"{1 + len(others)} {all_masks:x} {any_masks:x}"
+            return "0 0 0 0"
+        process = self._process
+        masks = {tid: mask for tid, mask in process.masks.items() if tid != self.thread}
+        all_masks, any_masks = reduce(and_, masks.values()), reduce(or_, masks.values())
+        unpinned = sum(process.pins.get(tid) != mask for tid, mask in masks.items())
+        return f"{len(masks)} {all_masks:x} {any_masks:x} {unpinned}"
 
     def _cycles(self) -> str:
         """Return the cycles of the process, and the time in which they were counted."""

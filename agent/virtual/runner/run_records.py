@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_timing import Array, OpTable, SimulatedOp, StepTiming
-from agent.virtual.process_table import Process
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.runner_contract import CONTRACT, RunnerRecord
 from agent.virtual.twin.gpu_error import gpu_time_error
@@ -16,7 +15,7 @@ _TRACE_OPS_MAX = 2000  # per line; the contract's limit of 64 KiB has room for m
 
 
 def hello_record(
-    phone: VirtualPhone, process: Process, plan: PlanHeader, gpu: GpuSettings
+    phone: VirtualPhone, pid: int, mask: int, plan: PlanHeader, gpu: GpuSettings
 ) -> RunnerRecord:
     """Return the first record of a run."""
     gpu_error = None
@@ -25,16 +24,16 @@ def hello_record(
     return {
         "line": "hello",
         "contract": CONTRACT,
-        "pid": process.pid,
+        "pid": pid,
         "case": plan.case,
-        "mask": f"{process.mask:x}",
+        "mask": f"{mask:x}",
         "threads": plan.threads,
         "t_ns": phone.uptime_ns(),
         "provenance": provenance_by_family(
             phone.profile,
             plan.engine,
             plan.backend,
-            RunCondition.of(phone.soc, process.mask, plan.training, gpu_error),
+            RunCondition.of(phone.soc, mask, plan.training, gpu_error),
         ),
     }
 

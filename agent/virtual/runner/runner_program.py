@@ -187,14 +187,17 @@ async def _start_run(
         path, every_s = options.texts["--checkpoint"], options.numbers["--checkpoint-s"]
         identity = f"{plan.case}/{plan.backend}/{plan.threads}"
         run.checkpoint = VirtualCheckpoint(
-            call.phone, process, _absolute(call, path), every_s, identity
+            call.phone, process, _absolute(call, path), every_s, identity, process.mask
         )
     for _ in range(plan.threads - 1):
+        run.workers.append(call.phone.processes.add_thread(process, process.mask))
+    if plan.backend != "cpu":  # a driver has a thread of its own, on any core of the run
         call.phone.processes.add_thread(process, process.mask)
+    run.pin_threads()
     if has_node_list(call.phone, folder, process.uid):
         run.sampler = NodeSampler(call.phone, folder, process, settings.period_s, run.fail)
         all_cores = call.phone.processes.all_cores
-        own_cores = all_cores & ~process.mask or all_cores
+        own_cores = all_cores & ~run.mask or all_cores
         run.sampler.thread = call.phone.processes.add_thread(process, own_cores)
 
     def on_signal(signal_number: int) -> bool:
@@ -205,7 +208,7 @@ async def _start_run(
 
     process.on_signal = on_signal
     process.on_end = run.release
-    process.on_mask_change = run.set_mask
+    process.on_mask_change = run.follow_masks
     process.on_pause = run.pause
     try:
         # The first sample takes host time; start it before the work, so that no window precedes it.

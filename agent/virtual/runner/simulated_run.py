@@ -7,7 +7,9 @@ counted twice.
 import asyncio
 import signal
 from contextlib import suppress
+from functools import reduce
 from math import ceil
+from operator import or_
 
 import numpy as np
 
@@ -50,6 +52,8 @@ class SimulatedRun:
     ) -> None:
         self.phone = phone
         self.process = process
+        self.workers: list[int] = []  # its threads besides the first
+        self.mask = process.mask  # before it pins its threads
         self.plan = plan
         self.settings = settings
         self._preparation = preparation
@@ -59,10 +63,10 @@ class SimulatedRun:
         self._output = output
         self._window_s = settings.window_s
         threads = plan.threads if plan.backend == "cpu" else 1
-        self._load = CoreLoad(process.mask, threads, plan.engine, self._on_speed_change)
+        self._load = CoreLoad(self.mask, threads, plan.engine, self._on_speed_change)
         process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.cycles
         process.first_thread_s = self._first_thread_s
-        self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(process.mask))
+        self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(self.mask))
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
         self._is_paused = False
@@ -95,7 +99,9 @@ class SimulatedRun:
         self._allocate()
         self.process.state = "R"
         self._output.write(
-            hello_record(self.phone, self.process, self.plan, self._preparation.gpu_settings)
+            hello_record(
+                self.phone, self.process.pid, self.mask, self.plan, self._preparation.gpu_settings
+            )
         )
         prepared = self._preparation.prepare()
         if prepared.seconds == 0:
@@ -140,7 +146,7 @@ class SimulatedRun:
         self.phone.journal.write(
             JournalEvent.RUN_START,
             case=self.plan.case,
-            mask=f"{self.process.mask:x}",
+            mask=f"{self.mask:x}",
             pid=self.process.pid,
             threads=self.plan.threads,
             expected_s=round(min(max(steps_s, settings.seconds), settings.max_seconds), 3),
@@ -164,9 +170,17 @@ class SimulatedRun:
                 self._update_progress()
                 self._schedule_window_end()
 
-    def set_mask(self, mask: int) -> None:
-        """Move the run to other cores."""
-        self.phone.soc.change(lambda: setattr(self._load, "mask", mask))
+    def pin_threads(self) -> None:
+        """Pin each thread to a core of its own, the first one to the fastest."""
+        cores = self.phone.soc.fastest_cores(self.mask)
+        for number, tid in enumerate((self.process.pid, *self.workers)):
+            self.phone.processes.pin_thread(self.process, tid, cores[number % len(cores)])
+
+    def follow_masks(self) -> None:
+        """Let the work follow its threads, which somebody moved to other cores."""
+        masks = self.process.masks
+        used = reduce(or_, (masks[tid] for tid in (self.process.pid, *self.workers)))
+        self.phone.soc.change(lambda: setattr(self._load, "mask", used))
 
     def pause(self, stop: bool) -> None:
         """Handle SIGSTOP and SIGCONT: the current step waits and its cores are free."""

@@ -19,6 +19,7 @@ class VirtualCheckpoint:
     path: str
     every_s: float
     identity: str  # of what has to be the same in the run that continues
+    mask: int  # the cores of the run
     written_at: float = 0.0
 
     def read(self) -> tuple[int, int, RunnerRecord] | None:
@@ -39,7 +40,7 @@ class VirtualCheckpoint:
             raise self._refusal("belongs to another workload or number of threads")
         lost_ns = max(round((self.phone.wall_time() - before[2]) * 1e9), 0)
         record: RunnerRecord = {"line": "resume", "step": before[0], "t_ns": self.phone.uptime_ns()}
-        same_cores = mask == f"{self.process.mask:x}"
+        same_cores = mask == f"{self.mask:x}"
         return before[0], before[1], {**record, "same_cores": same_cores, "lost_ns": lost_ns}
 
     def write_if_due(self, steps: int, measured_ns: int) -> RunnerRecord | None:
@@ -48,7 +49,7 @@ class VirtualCheckpoint:
         if now - self.written_at < self.every_s:
             return None
         progress = (steps, measured_ns, self.phone.wall_time())
-        words = (_MAGIC, self.identity, f"{self.process.mask:x}", *progress)
+        words = (_MAGIC, self.identity, f"{self.mask:x}", *progress)
         try:
             self.phone.tree.write(self.path, " ".join(map(str, words)).encode(), self.process.uid)
         except OSError as error:
