@@ -1,6 +1,7 @@
-"""Parse and format durations, amounts of memory and step times."""
+"""Parse and format durations, amounts of memory, clocks and step times."""
 
 import re
+from collections.abc import Iterable
 
 from workloads.text import safe_text
 
@@ -67,6 +68,11 @@ def format_ms(milliseconds: float) -> str:
     if milliseconds >= 100:
         return f"{milliseconds:,.0f}"
     return f"{milliseconds:#.3g}"
+
+
+def format_ghz(clocks_khz: Iterable[int]) -> str:
+    """Format clocks in GHz without rounding, so that different steps never look the same."""
+    return "+".join(f"{khz / 1e6:.7g}" for khz in clocks_khz)
 
 
 def step_time_text(metric: str, milliseconds: float) -> str:

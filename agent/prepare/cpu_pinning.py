@@ -9,21 +9,13 @@ from agent.phone.kernel_nodes import (
     first_number,
     is_cooler_active,
     policy_node,
-    used_clusters,
 )
 from agent.phone.phone_driver import Phone
 from agent.phone.shell_command import ShellCommand, write_node_command
 from agent.restore.restore_journal import RestoreJournal
 from agent.restore.reversible_change import FRAMEWORK_MODES, OFF, ON, ChangeKind, ReversibleChange
 from workloads.protocol.faults import ClockSlipped, InvalidRequest
-from workloads.protocol.phone_facts import (
-    FIXED,
-    FREE,
-    Cluster,
-    CoreSet,
-    PhoneFacts,
-    choose_clock,
-)
+from workloads.protocol.phone_facts import FIXED, FREE, Cluster, CoreSet, PhoneFacts
 from workloads.text import safe_text
 
 PERFORMANCE_GOVERNOR = "performance"
@@ -94,14 +86,6 @@ def check_clocks_supported(facts: PhoneFacts, freq: str) -> None:
             f"{facts.model} cannot be pinned to '{freq}' ({reasons}); use freq: free, or "
             "freq: high, which then only checks that the clocks stay at their maximum"
         )
-
-
-def choose_clocks(facts: PhoneFacts, cores: CoreSet, freq: str) -> dict[int, int]:
-    """The requested clock in kHz per policy; empty if the governor stays in control."""
-    clocks = {
-        cluster.policy: choose_clock(cluster, freq) for cluster in used_clusters(facts, cores)
-    }
-    return {policy: khz for policy, khz in clocks.items() if khz is not None}
 
 
 def policy_writes(policy: int, state: PolicyState, khz: int) -> list[NodeWrite]:

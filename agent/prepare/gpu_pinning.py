@@ -5,22 +5,11 @@ from agent.phone.phone_driver import Phone
 from agent.phone.shell_command import write_node_command
 from agent.prepare.cpu_pinning import PERFORMANCE_GOVERNOR, NodeWrite, node_changes
 from agent.restore.restore_journal import RestoreJournal
-from workloads.protocol.faults import ClockSlipped, InvalidRequest
-from workloads.protocol.phone_facts import FREE, Gpu, PhoneFacts, choose_ladder_step
+from workloads.protocol.faults import ClockSlipped
+from workloads.protocol.phone_facts import Gpu
 from workloads.text import safe_text
 
 _GOVERNORS = ("governor", "available_governors")
-
-
-def choose_gpu_clock(facts: PhoneFacts, freq: str | None) -> int | None:
-    """The requested GPU clock of this phone in kHz; None leaves the clock alone."""
-    if freq is None or freq == FREE:
-        return None
-    if facts.gpu is None:
-        raise InvalidRequest(f"{facts.model} shows no GPU clock; leave gpu_freq out")
-    if not facts.gpu.writable:
-        raise InvalidRequest(f"the clock of the {facts.gpu.name} cannot be set; leave gpu_freq out")
-    return choose_ladder_step(facts.gpu.ladder_khz, freq, facts.gpu.name)
 
 
 def pin_gpu(phone: Phone, khz: int, journal: RestoreJournal) -> None:

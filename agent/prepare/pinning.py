@@ -11,19 +11,25 @@ from agent.prepare.cpu_pinning import (
     barred_cpus,
     check_clocks_supported,
     check_cores_allowed,
-    choose_clocks,
     enable_fixed_performance,
     enter_all_cores,
     pin_clocks,
 )
-from agent.prepare.gpu_pinning import choose_gpu_clock, pin_gpu
+from agent.prepare.gpu_pinning import pin_gpu
 from agent.prepare.perf_daemons import stop_perf_daemons
 from agent.restore.restore_journal import RestoreJournal
 from workloads.catalogue import Case, thread_count
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import AppliedCondition
-from workloads.protocol.phone_facts import FIXED, CoreSet, PhoneFacts, choose_cores
+from workloads.protocol.phone_facts import (
+    FIXED,
+    CoreSet,
+    PhoneFacts,
+    choose_clocks,
+    choose_cores,
+    choose_gpu_clock,
+)
 
 
 def resolve_condition(

@@ -19,7 +19,11 @@ from orchestrator.planning.estimate import (
     estimate_phone,
 )
 from orchestrator.planning.expand import Expansion, SkippedPhone, expand_sweep
-from orchestrator.planning.plan_warnings import plan_warnings
+from orchestrator.planning.plan_warnings import (
+    clock_warnings,
+    plan_warnings,
+    same_planned_clocks,
+)
 from orchestrator.planning.run_limits import StepTime, limit_warnings, step_s_from_run
 from orchestrator.planning.trials import Trial
 from orchestrator.planning.twin_estimate import (
@@ -37,6 +41,7 @@ from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.catalogue import cost_of, launch_for, step_of
 from workloads.protocol.faults import FarmError
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.same_clocks import SameClock
 from workloads.text import safe_text
 
 __all__ = ["BadSweep", "DurationRange"]
@@ -72,6 +77,7 @@ class SweepPlan:
     warnings: tuple[str, ...] = ()
     unavailable: dict[str, str] = field(default_factory=dict)  # matching phones that get no runs
     store_error: str = ""  # why the phones of the lab are not known
+    same_clocks: tuple[SameClock, ...] = ()  # levels that a phone does not distinguish
 
     @property
     def runs(self) -> int:
@@ -103,6 +109,7 @@ class SweepPlan:
             "unavailable": self.unavailable,
             "disk": asdict(self.disk),
             "warnings": list(self.warnings),
+            "same_clocks": [asdict(each) for each in self.same_clocks],
         }
 
 
@@ -168,6 +175,7 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
     chosen = [facts_of[serial] for serial in expansion.phones]
     estimates, step_time = _estimates(sweep, expansion, chosen, db)
     runs = sum(estimate.runs for estimate in estimates)
+    same = same_planned_clocks(expansion.trials, chosen)
     return SweepPlan(
         SweepName(sweep.id, sweep.name),
         expansion.skipped,
@@ -176,6 +184,7 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
         (
             *more_warnings,
             *pattern_warnings(expansion),
+            *clock_warnings(same),
             *limit_warnings(expansion.trials, chosen, step_time),
             *plan_warnings(sweep, chosen, estimates, datetime.now(UTC)),
         ),
@@ -184,6 +193,7 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
             for phone in phones
             if phone.serial in expansion.phones and (reason := _why_unavailable(phone))
         },
+        same_clocks=same,
     )
 
 

@@ -13,6 +13,7 @@ from orchestrator.app.operation import Role, operation
 from orchestrator.app.plan_sweep import SweepName, missing_files, pattern_warnings, spread_trials
 from orchestrator.app.store_files import file_head
 from orchestrator.planning.expand import Expansion, SkippedPhone
+from orchestrator.planning.plan_warnings import clock_warnings, same_planned_clocks
 from orchestrator.planning.randomize import order_runs
 from orchestrator.store import phone_queries, submission, sweep_queries
 from orchestrator.sweepfile.policy import Policy
@@ -20,6 +21,7 @@ from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.protocol.messages import Event, EventKind
+from workloads.protocol.same_clocks import SameClock
 from workloads.units import count_text
 
 OWNER_MAX = 64
@@ -33,6 +35,7 @@ class Submission:
     skipped: tuple[SkippedPhone, ...]
     stored: submission.SubmissionCounts
     warnings: tuple[str, ...] = ()
+    same_clocks: tuple[SameClock, ...] = ()  # levels that a phone does not distinguish
 
 
 @operation(Role.OPERATOR)
@@ -49,9 +52,11 @@ def submit_sweep(
     missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
     if missing:
         raise InvalidRequest("; ".join(missing))
-    expansion = spread_trials(sweep, phone_queries.known_phones(lab.store), lab.store)
+    phones = phone_queries.known_phones(lab.store)
+    expansion = spread_trials(sweep, phones, lab.store)
     _refuse_too_few(sweep, expansion)
-    warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion))
+    same = same_planned_clocks(expansion.trials, [phone.facts for phone in phones])
+    warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion), *clock_warnings(same))
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
     row |= _policy_columns(sweep.policy, lab.user) | {"notify": sorted(set(notify))}
     runs = order_runs(sweep, expansion.trials)
@@ -65,7 +70,7 @@ def submit_sweep(
     # The sweep is stored; a scheduler that misses the event finds it at its next poll.
     with suppress(BrokerDown):
         lab.broker.publish_event(event)
-    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored, warnings)
+    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored, warnings, same)
 
 
 def _same_name(lab: LabConnection, sweep: Sweep) -> list[str]:

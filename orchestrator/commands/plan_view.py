@@ -9,6 +9,7 @@ from orchestrator.commands.common import print_table
 from workloads.text import safe_text
 from workloads.units import count_text, format_bytes, format_duration
 
+WARNING_MAX = 1000
 HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "BASIS")
 
 
@@ -34,7 +35,7 @@ def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
     if not plan.store_error:
         _print_phones(plan)
     for warning in plan.warnings:
-        click.echo(f"  warning: {safe_text(warning, 300)}")
+        click.echo(f"  warning: {safe_text(warning, WARNING_MAX)}")
     if plan.estimates:
         click.echo(f"Queue it with: farm sweep submit {file}", err=True)
 

@@ -6,11 +6,18 @@ from datetime import datetime
 from statistics import NormalDist
 
 from orchestrator.planning.estimate import EstimateBasis, PhoneEstimate
+from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.policy import StopRule
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.protocol.condition import DEFAULT_REST_TEMP_C
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FREE, PhoneFacts
+from workloads.protocol.same_clocks import (
+    SameClock,
+    cell_on_phone,
+    same_clock_texts,
+    same_clocks,
+)
 from workloads.units import format_duration
 
 REPEATS_MIN = 3  # for an estimate of the variance
@@ -28,6 +35,26 @@ def plan_warnings(
         *_condition_warnings(sweep),
         *_rule_warnings(sweep),
         *_time_warnings(sweep, estimates, now),
+    ]
+
+
+def same_planned_clocks(
+    trials: Sequence[Trial], phones: Sequence[PhoneFacts]
+) -> tuple[SameClock, ...]:
+    """Return the levels of a sweep that are one clock on its phones."""
+    facts_of = {facts.serial: facts for facts in phones}
+    cells = (
+        cell_on_phone(facts_of[trial.phone], trial.case.digest, trial.condition) for trial in trials
+    )
+    return same_clocks(cell for cell in cells if cell is not None)
+
+
+def clock_warnings(found: Sequence[SameClock]) -> list[str]:
+    """Return a warning for every group of levels that are one clock."""
+    return [
+        f"{text}, so their results differ only by chance; leave one of them out, or write other "
+        "clocks ('farm phone show --json' lists the steps)"
+        for text in same_clock_texts(found)
     ]
 
 

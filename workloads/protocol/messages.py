@@ -43,6 +43,7 @@ from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import UnusablePhone
 from workloads.protocol.verdict import Verdict
 from workloads.text import safe_text
+from workloads.units import format_ghz
 
 # Names of Celery tasks: each side sends by name and imports no function of the other.
 RUN = "farm.run"
@@ -164,9 +165,19 @@ class AppliedCondition(WireModel):
 
     cpus: tuple[int, ...] = ()
     mask: str = ""
-    clocks_khz: dict[int, int] = Field(default_factory=dict)
-    gpu_khz: int | None = None
+    clocks_khz: Clocks = Field(default_factory=dict, description="by policy")
+    gpu_khz: int | None = Field(default=None, ge=0, le=10**9)
     threads: int = 0
+
+    @property
+    def clock_ghz(self) -> str:
+        """The CPU clocks in GHz, by policy, such as 1.13+1.28; empty where none was set."""
+        return format_ghz(khz for _, khz in sorted(self.clocks_khz.items()))
+
+    @property
+    def gpu_clock_ghz(self) -> float | None:
+        """The GPU clock in GHz; None where it was not set."""
+        return None if self.gpu_khz is None else self.gpu_khz / 1e6
 
 
 REPORT_PREFIX = "report:"  # of the ids of reports

@@ -221,6 +221,7 @@ CORES_HINT = "use big4, little2, all8, prime or mask:f0"
 FREQ_HINT = "use high, mid, low, free, fixed, a fraction such as 0.8, or an exact 1785600kHz"
 FREE, FIXED = "free", "fixed"  # left to the governor; Android's fixed-performance mode
 _EXACT = re.compile(r"(\d+)kHz")
+# Of the highest clock; the nearest step of the ladder is taken.
 _FRACTION_OF = {"high": 1.0, "mid": 0.65, "low": 0.40}
 
 
@@ -277,6 +278,27 @@ def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
         what = "cores" if kind == "all" else f"{kind} cores"
         raise InvalidRequest(f"{facts.model} has {len(pool)} {what}; {name} needs {count}")
     return CoreSet(name=name, cpus=tuple(sorted(pool[: int(count)])))
+
+
+def choose_clocks(facts: PhoneFacts, cores: CoreSet, name: str) -> dict[int, int]:
+    """The clock in kHz of every policy that the cores use; empty if the governor stays in control.
+
+    A name means another step on every cluster, and two names may mean the same step.
+    """
+    used = [cluster for cluster in facts.clusters if not {*cluster.cpus}.isdisjoint(cores.cpus)]
+    clocks = {cluster.policy: choose_clock(cluster, name) for cluster in used}
+    return {policy: khz for policy, khz in clocks.items() if khz is not None}
+
+
+def choose_gpu_clock(facts: PhoneFacts, name: str | None) -> int | None:
+    """The GPU clock of this phone in kHz; None leaves the clock alone."""
+    if name is None or name == FREE:
+        return None
+    if facts.gpu is None:
+        raise InvalidRequest(f"{facts.model} shows no GPU clock; leave gpu_freq out")
+    if not facts.gpu.writable:
+        raise InvalidRequest(f"the clock of the {facts.gpu.name} cannot be set; leave gpu_freq out")
+    return choose_ladder_step(facts.gpu.ladder_khz, name, facts.gpu.name)
 
 
 def choose_clock(cluster: Cluster, name: str) -> int | None:
