@@ -18,6 +18,10 @@ COLUMN_NOTES = {
     "protocol": "cold, soaked or endurance",
     "cores": "requested core set",
     "freq": "requested clock",
+    "clock_ghz": "CPU clock that was set, GHz: one per cluster that the run used, in the order of "
+    "the core numbers, such as `1.13+1.28`; on a phone whose clocks cannot be set, the clock that "
+    "`high` checks; empty where the phone chose its clocks",
+    "gpu_clock_ghz": "GPU clock that was set, GHz; empty where the phone chose it",
     "control": "control level of the phone: observed, partial or controlled",
     "verdict": "valid, suspect or void",
     "reasons": "reasons of the verdict, as text",

@@ -62,6 +62,7 @@ def _report(db: Database, job: Job, run: MeasuredRun, blob: bytes | None) -> Non
         control=run.control,
         metrics=tuple(run.metrics.values()),
         verdict=run.verdict,
+        applied=run.applied,
         telemetry=digest,
         chunks=1 if blob else 0,
     )

@@ -76,8 +76,13 @@ def varying_axes(cells: Iterable[CellSettings]) -> tuple[CellAxis, ...]:
     for name in names:
         values = {cell[name] for cell in known if name in cell}
         if len(values) > 1 and not any(_determines(axis.name, name, known) for axis in found):
-            found.append(CellAxis(name, tuple(sorted(values, key=_ValueOrder(name in _CLOCKS)))))
+            found.append(CellAxis(name, tuple(sorted(values, key=value_order(name)))))
     return tuple(found)
+
+
+def value_order(name: str) -> "_ValueOrder":
+    """Return the key that sorts the values of a setting."""
+    return _ValueOrder(name in _CLOCKS)
 
 
 def _determines(first: str, second: str, cells: Sequence[CellSettings]) -> bool:

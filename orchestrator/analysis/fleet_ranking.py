@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from orchestrator.analysis.cell_axes import SettingValue, cell_settings
 from orchestrator.analysis.measurements import (
+    NOTHING_APPLIED,
     MeasuredRun,
     MeasurementKind,
     refuse_mixed_sources,
@@ -21,6 +22,7 @@ from orchestrator.analysis.stats import Interval, interval_over_occasions, widen
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.metrics import METRICS, Provenance
 from workloads.protocol.phone_facts import ControlLevel
 from workloads.protocol.verdict import Validity
@@ -41,6 +43,7 @@ class PhoneSummary:
     void: int
     provenance: Provenance
     control: ControlLevel | None
+    applied: AppliedCondition  # in its newest run
 
     @property
     def n(self) -> int:
@@ -76,6 +79,7 @@ class UnrankedPhone:
     void: int
     valid: int = 0
     coarse_runs: int = 0  # valid runs whose value is too coarse for a ranking
+    applied: AppliedCondition = NOTHING_APPLIED  # in its newest run
 
     @property
     def reason(self) -> UnrankedReason:
@@ -160,7 +164,8 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
             facts = members[0].facts
             coarse = sum(run.valid and metric in run.metrics for run in members)
             counts = (*_excluded_counts(members), sum(run.valid for run in members))
-            unranked.append(UnrankedPhone(phone, facts.model, facts.soc, *counts, coarse))
+            shown = (phone, facts.model, facts.soc)
+            unranked.append(UnrankedPhone(*shown, *counts, coarse, members[-1].applied))
     return FleetGroup(case, condition, _rank(rows, metric), tuple(unranked))
 
 
@@ -189,6 +194,7 @@ def _summarize(
         void=void,
         provenance=provenance,
         control=counted[-1].control,
+        applied=counted[-1].applied,
     )
 
 

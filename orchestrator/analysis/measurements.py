@@ -14,10 +14,13 @@ from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Fault, InvalidRequest
 from workloads.protocol.memory_outcome import MemoryOutcome
+from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import TextEnum
+
+NOTHING_APPLIED = AppliedCondition()  # a report from before a condition was applied
 
 
 class NothingMatches(InvalidRequest):
@@ -55,6 +58,7 @@ class MeasuredRun:
     boot_id: str | None = None
     telemetry: str | None = None  # digest of the blob
     step_time_curve: tuple[tuple[float, float], ...] = ()  # long runs: seconds, step time in ms
+    applied: AppliedCondition = NOTHING_APPLIED
 
     @property
     def valid(self) -> bool:
@@ -79,6 +83,7 @@ class RunOutcome:
     peak_rss_mb: float | None
     fault: Fault | None
     note: str
+    applied: AppliedCondition = NOTHING_APPLIED
 
 
 class MeasurementKind(NamedTuple):

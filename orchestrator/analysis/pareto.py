@@ -37,7 +37,8 @@ def operating_points(runs: Iterable[MeasuredRun]) -> list[OperatingPoint]:
             and run.metrics[ENERGY].rankable
             and run.condition.protocol is Protocol.COLD
         ):
-            setting = f"{run.condition.cores} {run.condition.freq}"
+            ghz = f" ({run.applied.clock_ghz} GHz)" if run.applied.clock_ghz else ""
+            setting = f"{run.condition.cores} {run.condition.freq}{ghz}"
             cells.setdefault((run.case.label, run.phone, setting), []).append(run)
     return [
         OperatingPoint(

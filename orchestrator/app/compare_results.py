@@ -21,6 +21,7 @@ from orchestrator.analysis.measurements import (
     NothingToCompare,
     TrialSeries,
 )
+from orchestrator.analysis.set_clocks import clock_table, same_applied_clocks
 from orchestrator.analysis.side_filter import parse_side, why_no_match
 from orchestrator.analysis.split_half import split_half_check
 from orchestrator.analysis.stats import median
@@ -35,7 +36,7 @@ from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
 __all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "Finding", "FleetRow"]
-__all__ += ["fleet_findings", "median"]
+__all__ += ["clock_table", "fleet_findings", "median", "same_applied_clocks"]
 
 
 @dataclass(frozen=True)

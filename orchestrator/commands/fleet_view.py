@@ -1,12 +1,19 @@
-"""Prints the comparison of a fleet."""
+"""Prints the comparison of a fleet, and the clocks that it was measured at."""
 
 import sys
 from collections.abc import Sequence
 
 import click
 
-from orchestrator.app.compare_results import MeasuredRun, fleet_groups
-from orchestrator.commands.common import print_paragraph
+from orchestrator.app.compare_results import (
+    MeasuredRun,
+    clock_table,
+    fleet_groups,
+    same_applied_clocks,
+)
+from orchestrator.commands.common import print_paragraph, print_table
+from workloads.protocol.same_clocks import same_clock_texts
+from workloads.text import safe_text
 
 
 def print_comparison(runs: Sequence[MeasuredRun]) -> None:
@@ -29,3 +36,14 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
         for line in (headings, *grid.lines):
             click.echo("\t".join(line))
     print_paragraph(caption(grid))
+
+
+def print_clocks(runs: Sequence[MeasuredRun]) -> None:
+    """Print the clocks that were set, and which levels were one clock."""
+    table = clock_table(runs)
+    models = {run.phone: safe_text(run.facts.model, 24) for run in runs}
+    if table.columns:
+        rows = [(models[phone], *clocks) for phone, clocks in table.rows.items()]
+        print_table(("CLOCK, GHz", *table.columns), rows)
+    for text in same_clock_texts(same_applied_clocks(runs)):
+        print_paragraph(f"{text}, so their results differ only by chance.")

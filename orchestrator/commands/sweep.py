@@ -116,6 +116,7 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
     """
     from orchestrator.app.plan_sweep import BadSweep
     from orchestrator.app.submit_sweep import submit_sweep
+    from orchestrator.commands.plan_view import WARNING_MAX
 
     text = _read_text(file)
     try:
@@ -125,8 +126,12 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
         return INVALID_FILE
     stored, skipped = submission.stored, submission.skipped
     if as_json:
-        shown = [asdict(item) for item in skipped]
-        print_json(asdict(stored) | {"skipped": shown, "warnings": list(submission.warnings)})
+        shown = {
+            "skipped": [asdict(item) for item in skipped],
+            "warnings": list(submission.warnings),
+            "same_clocks": [asdict(item) for item in submission.same_clocks],
+        }
+        print_json(asdict(stored) | shown)
         return 0
     old_runs = stored.all_runs - stored.new_runs
     already = f", {old_runs} already stored" if old_runs else ""
@@ -139,7 +144,7 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
         some = f" ({count_text(cells, 'cell')})" if cells else ""
         click.echo(f"  skipped: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
     for warning in submission.warnings:
-        click.echo(f"  warning: {safe_text(warning, 300)}", err=True)
+        click.echo(f"  warning: {safe_text(warning, WARNING_MAX)}", err=True)
     click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
@@ -182,17 +187,18 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
 
     Example: farm sweep show smoke
     """
+    from orchestrator.app.compare_results import same_applied_clocks
     from orchestrator.app.control_sweeps import RunState, show_sweep
-    from orchestrator.commands.fleet_view import print_comparison
+    from orchestrator.commands.fleet_view import print_clocks, print_comparison
 
     details = show_sweep(connect(lab_folder), name)
     summary = details.summary
     if as_json:
         failures = [item._asdict() for item in details.failures]
         figures = [_figures(run) for run in details.runs if run.verdict.validity != "void"]
-        print_json(
-            asdict(summary) | {"failures": failures, "source": details.source, "figures": figures}
-        )
+        shown = {"failures": failures, "source": details.source, "figures": figures}
+        same = [asdict(item) for item in same_applied_clocks(details.runs)]
+        print_json(asdict(summary) | shown | {"same_clocks": same})
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
     click.echo(
@@ -209,6 +215,7 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
         click.echo(f"  blocked runs are tried again after: farm sweep retry {summary.id}")
     if details.runs:
         print_comparison(details.runs)
+        print_clocks(details.runs)
 
 
 def failure_lines(failures: Sequence["RunNote"]) -> list[str]:
@@ -229,6 +236,7 @@ def _figures(run: "MeasuredRun") -> dict[str, object]:
     metrics = {name: metric.model_dump() for name, metric in run.metrics.items()}
     where = {"phone": run.phone, "model": run.facts.model, "trial": run.trial, "repeat": run.repeat}
     what = {"case": run.case.label, "condition": run.condition.label}
+    what |= run.applied.model_dump(include={"clocks_khz", "gpu_khz"})
     return where | what | {"verdict": run.verdict.validity, "metrics": metrics}
 
 

@@ -13,11 +13,13 @@ from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
+from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.telemetry import Telemetry
 
 _RUN_COLUMNS = make_columns(
     "sweep seed:int trial repeat:int attempt:int block:int position:int phone model soc "
-    "host workload parameters backend protocol cores freq control verdict"
+    "host workload parameters backend protocol cores freq clock_ghz gpu_clock_ghz:float control "
+    "verdict"
 )
 
 
@@ -61,11 +63,17 @@ def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
     return (case.name, parameters, case.backend, *settings)
 
 
+def _clock_values(applied: AppliedCondition) -> tuple[CellValue, ...]:
+    """Return the clocks that were set: the columns clock_ghz and gpu_clock_ghz."""
+    return applied.clock_ghz, applied.gpu_clock_ghz
+
+
 def _run_values(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> list[CellValue]:
     return [
         *(run.sweep, seed, run.trial, run.repeat, run.attempt, run.block, run.position),
         *(run.phone, run.facts.model, run.facts.soc, run.host),
         *_cell_values(run.case, run.condition),
+        *_clock_values(run.applied),
         *(str(run.control or ""), run.verdict.validity.value),
         *_parameter_values(parameters, run.case),
     ]
@@ -212,12 +220,14 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
     """
     columns = make_columns(
         "seed:int trial repeat:int block:int position:int phone workload parameters backend "
-        "protocol cores freq state verdict memory peak_rss_mb:float why"
+        "protocol cores freq clock_ghz gpu_clock_ghz:float state verdict memory peak_rss_mb:float "
+        "why"
     )
     rows = (
         (
             *(outcome.trial, outcome.repeat, outcome.block, outcome.position, outcome.phone),
             *_cell_values(outcome.case, outcome.condition),
+            *_clock_values(outcome.applied),
             *(outcome.state.value, str(outcome.validity or "")),
             *(str(outcome.memory_outcome or ""), outcome.peak_rss_mb, outcome.note),
         )
@@ -233,8 +243,8 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
     """
     columns = make_columns(
         "workload parameters backend protocol cores freq metric unit seed:int rank:int phone "
-        "model soc n:int median:float low:float high:float interval ratio:float suspect:int "
-        "void:int control source model_kind error_rel:float claim"
+        "model soc clock_ghz gpu_clock_ghz:float n:int median:float low:float high:float "
+        "interval ratio:float suspect:int void:int control source model_kind error_rel:float claim"
     )
     blocks = (
         TableBlock(
@@ -250,7 +260,8 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
 def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
     for row in group.rows:
         yield (
-            *(row.rank, row.phone, row.model, row.soc, row.n, row.median),
+            *(row.rank, row.phone, row.model, row.soc, *_clock_values(row.applied)),
+            *(row.n, row.median),
             *(row.interval.low, row.interval.high, row.interval.kind.value, row.ratio),
             *(row.suspect, row.void, str(row.control or ""), row.provenance.source.value),
             *(str(row.provenance.model or ""), row.provenance.error_rel, row.statement.text),
@@ -258,14 +269,15 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
     for phone in group.unranked:
         no_values: list[CellValue] = [None] * 3
         yield (
-            *(None, phone.phone, phone.model, phone.soc, 0, *no_values, "", None),
+            *(None, phone.phone, phone.model, phone.soc, *_clock_values(phone.applied)),
+            *(0, *no_values, "", None),
             *(phone.suspect, phone.void, "", "", "", None, phone.reason.value),
         )
 
 
 def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> Table:
     """Return the ranking for a paper: the essential columns, and a caption with the rest."""
-    columns = make_columns("workload condition metric phone soc")
+    columns = make_columns("workload condition metric phone soc clock_ghz")
     columns += make_columns("median:float interval ratio_to_best:float runs:int")
     tables = list(tables)
     blocks = [
@@ -286,4 +298,4 @@ def _paper_row(row: FleetRow) -> tuple[CellValue, ...]:
     from workloads.units import format_ms
 
     interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    return (row.model, row.soc, row.median, interval, row.ratio, row.n)
+    return (row.model, row.soc, row.applied.clock_ghz, row.median, interval, row.ratio, row.n)

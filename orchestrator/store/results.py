@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun, RunOutcome
 from orchestrator.decisions.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import chunk, phone, report, run, trial
@@ -92,6 +92,7 @@ def _to_measured_runs(
             boot_id=message.boot_id,
             telemetry=message.telemetry,
             step_time_curve=message.step_time_curve,
+            applied=message.applied,
         )
 
 
@@ -139,6 +140,7 @@ def _outcome(row: Any, payload: str | None) -> RunOutcome:
         peak_rss_mb=peak.value if peak else None,
         fault=message.fault if message else None,
         note=row.note or "",
+        applied=message.applied if message else NOTHING_APPLIED,
     )
 
 

@@ -4,12 +4,14 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun
 from workloads.catalogue import bind
 from workloads.protocol.base import digest_of
 from workloads.protocol.condition import Condition
+from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.metrics import METRICS, Metric, Provenance, SimulationModel, Source
 from workloads.protocol.phone_facts import Cluster, ControlLevel, PhoneFacts, ThermalZone
+from workloads.protocol.same_clocks import cell_on_phone
 from workloads.protocol.verdict import Reason, Validity, Verdict
 
 MEASURED = Provenance(source=Source.PHONE)
@@ -61,6 +63,8 @@ def measured(
     figures = {"step_ms": step_ms} if step_ms is not None else {}
     started = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     case, bound_condition = bind(workload, parameters or {}), Condition(**(condition or {}))
+    facts = facts or phone(serial, control=control or ControlLevel.OBSERVED)
+    clocked = cell_on_phone(facts, case.digest, bound_condition)
     return MeasuredRun(
         sweep="sw-00000001",
         trial=f"tr-{digest_of([case.digest, bound_condition.digest, serial])[:16]}",
@@ -70,7 +74,7 @@ def measured(
         position=repeat,
         phone=serial,
         host="bench-1",
-        facts=facts or phone(serial, control=control or ControlLevel.OBSERVED),
+        facts=facts,
         case=case,
         condition=bound_condition,
         control=control,
@@ -87,6 +91,9 @@ def measured(
         },
         started_at=started,
         ended_at=started + timedelta(seconds=9),
+        applied=AppliedCondition(clocks_khz=clocked.clocks_khz, gpu_khz=clocked.gpu_khz)
+        if clocked
+        else NOTHING_APPLIED,
     )
 
 

@@ -97,8 +97,10 @@ def test_suspect_and_void_runs_are_counted_but_not_ranked() -> None:
 
 
 def test_a_phone_without_a_valid_run_is_listed() -> None:
-    (group,) = compare_fleet([*FAST, measured("hot", 1.0, validity=Validity.VOID)]).groups
-    expected = (UnrankedPhone("hot", "Model hot", "sm8350", suspect=0, void=1),)
+    hot = measured("hot", 1.0, validity=Validity.VOID)
+    (group,) = compare_fleet([*FAST, hot]).groups
+    unranked = UnrankedPhone("hot", "Model hot", "sm8350", suspect=0, void=1, applied=hot.applied)
+    expected = (unranked,)
     assert group.unranked == expected
 
 

@@ -54,6 +54,8 @@ def test_a_row_has_every_column_of_a_figure() -> None:
         "protocol": "cold",
         "cores": "big4",
         "freq": "high",
+        "clock_ghz": "2.4+2.84",
+        "gpu_clock_ghz": "",
         "control": "controlled",
         "verdict": "valid",
         "reasons": "; ".join(reason.text for reason in reasons),

@@ -44,7 +44,7 @@ SECTIONS = (
         "step",
         "processors",
     ),
-    *("fleet", "validity", "variance", "conditions", "provenance", "repeat"),
+    *("fleet", "validity", "variance", "conditions", "clocks", "provenance", "repeat"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 
 import pytest
@@ -12,7 +13,7 @@ from agent.virtual.engines import engine_for, load_engine
 from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.physics.memory_pressure import assess_memory
 from agent.virtual.profiles import load_profile, profile_ids
-from agent.virtual.twin.cores_and_clocks import parse_cores
+from agent.virtual.twin.cores_and_clocks import parse_clock, parse_cores
 from agent.virtual.twin.fit_gemm import gemm_gflops
 from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
 from agent.virtual.twin.fit_memory import peak_mb
@@ -28,6 +29,7 @@ from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone
 from tests.virtual.test_runner import lines, make_ready, run
 from workloads.catalogue import bind, lower
+from workloads.protocol.phone_facts import choose_ladder_step
 
 MEIZU = load_profile("meizu-16t")
 MNN = load_engine("mnn")
@@ -56,6 +58,15 @@ def test_every_phone_predicts_every_core_set(phone: str) -> None:
     big = predict(phone, PredictionQuery("emdl-lenet", 4, "big2", "high"))
     assert big.step_ms < little.step_ms
     assert big.power_w > little.power_w
+
+
+@pytest.mark.parametrize("phone", profile_ids())
+def test_a_level_is_the_clock_that_a_lab_would_set(phone: str) -> None:
+    profile = load_profile(phone)
+    for part, level in product(profile.cluster, ("low", "mid", "high")):
+        expected = choose_ladder_step(tuple(part.ladder_khz), level, part.role)
+        published = profile.levels.get(level, {}).get(part.role)  # of a study, which the twin fits
+        assert parse_clock(profile, part, level) == (published or expected)
 
 
 def test_big4_is_the_mask_of_the_study_on_every_phone() -> None:

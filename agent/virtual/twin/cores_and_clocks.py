@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from agent.virtual.profiles import ClusterProfile, PhoneProfile
 
 _CORES = re.compile(r"(big|little|all)([1-9]\d?)|(prime)|mask:([0-9a-f]{1,8})")
-# If no study defined the levels: the highest rung, two thirds and two fifths of it.
+# If no study defined the levels, a level is the rung nearest to this share of the highest one. As
+# in a lab, low leaves out the two lowest rungs, which are idle clocks.
 _FRACTIONS = {"high": 1.0, "mid": 0.65, "low": 0.40}
 
 
@@ -46,6 +47,8 @@ def parse_clock(profile: PhoneProfile, cluster: ClusterProfile, name: str) -> in
     if name in _FRACTIONS:
         level_khz = profile.levels.get(name, {}).get(cluster.role)
         wanted_khz = float(level_khz or ladder[-1] * _FRACTIONS[name])
+        if name == "low" and level_khz is None:
+            ladder = ladder[2:] or ladder
     elif name.isdigit():
         wanted_khz = float(name)
     else:

@@ -34,6 +34,15 @@ class CellMark:
     high: float | None = None
     why: str = ""
     source: str = ""
+    clock_ghz: str = ""  # that was set
+    same_as: str = ""  # an earlier value of the axis that is the same clock
+
+    @property
+    def text(self) -> str:
+        """The value for a picture; the value of the same clock is named beside it."""
+        if self.value is None:
+            return self.why
+        return format_short(self.value) + (f" = {self.same_as}" if self.same_as else "")
 
     def times(self, factor: float) -> "CellMark":
         """Return the same in another unit."""
@@ -79,7 +88,8 @@ def draw_heat_map(label: str, panels: Sequence[CellPanel], names: CellNames) -> 
         [fit_text(name, NAME_MAX * LETTER) for name in n] for n in (names.rows, names.columns)
     )
     left = LETTER * max(map(len, [*rows, names.rows_title])) + 10
-    cell = max(CELL_WIDTH_MIN, LETTER * max(map(len, columns)) + 8)
+    texts = [mark.text for panel in panels for mark in panel.cells.values() if mark.same_as]
+    cell = max(CELL_WIDTH_MIN, LETTER * max(map(len, [*columns, *texts])) + 8)
     width = left + max(cell * len(columns), LETTER * len(names.columns_title)) + 14
     height = 52 + CELL_HEIGHT * len(rows) + 16
     all_width, all_height = panels_size(len(panels), width, height)
@@ -124,9 +134,8 @@ def _draw_cell(
     x, y, width = place
     kind = f"shade h{shade}" if mark.value is not None else "absent"
     picture.rect((x + 1, y + 1, width - 2, CELL_HEIGHT - 2), kind, mark.tip, phone)
-    text = format_short(mark.value) if mark.value is not None else mark.why
     kind = f"inside i{shade}" if mark.value is not None else "tick"
-    picture.text(x + width / 2, y + CELL_HEIGHT / 2 + 4, text, kind, "middle")
+    picture.text(x + width / 2, y + CELL_HEIGHT / 2 + 4, mark.text, kind, "middle")
 
 
 def _draw_scale(picture: Picture, top: float, title: str, low: float, high: float) -> None:
@@ -145,12 +154,12 @@ def _cell_table(
     rows = (
         (
             *(panel.title, panel.phone, names.rows[row], names.columns[column]),
-            *(mark.value, mark.low, mark.high, mark.why, mark.source),
+            *(mark.value, mark.low, mark.high, mark.why, mark.source, mark.clock_ghz),
         )
         for panel in panels
         for (row, column), mark in panel.cells.items()
     )
-    return (*headings, "low", "high", "why missing", "source"), tuple(rows)
+    return (*headings, "low", "high", "why missing", "source", "clock_ghz"), tuple(rows)
 
 
 def draw_grouped_bars(label: str, panels: Sequence[CellPanel], names: CellNames) -> Drawing:
@@ -202,7 +211,7 @@ def _draw_bar(
         end = mark.high * scale
         draw_interval(picture, x + max(0.0, mark.low) * scale, x + end, y + BAR_HEIGHT / 2)
     ratio = ""
-    if column and first is not None and first.value:
+    if column and first is not None and first.value and not mark.same_as:
         times = mark.value / first.value
         ratio = f" ({f'{times:.2f}' if 0.01 <= times < 1000 else format_short(times)} ×)"
-    picture.text(x + end + 6, y + 11, f"{format_short(mark.value)}{ratio}", "tick")
+    picture.text(x + end + 6, y + 11, f"{mark.text}{ratio}", "tick")

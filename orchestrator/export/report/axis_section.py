@@ -35,11 +35,13 @@ from orchestrator.export.report.report_data import (
     Section,
     metric_text,
     readable_unit,
+    same_clocks_text,
     unit_of,
 )
 from orchestrator.export.report.svg import Drawing, PlotAxis, build_axis
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.metrics import METRICS
+from workloads.protocol.same_clocks import SameClock
 
 LINE_VALUES_MIN = 3  # two values of a number are compared, not joined
 BARS_MAX = 6  # values side by side
@@ -195,7 +197,8 @@ def _failed_points(data: ReportData) -> list[AxisPoint]:
 def _mark_of(row: FleetRow, unit: str) -> CellMark:
     known = not row.provenance.error_unknown and row.n > 1
     low, high = (row.interval.low, row.interval.high) if known else (None, None)
-    return CellMark(row.median, metric_text(row, unit), low, high, source=str(row.provenance))
+    tip, source = metric_text(row, unit), str(row.provenance)
+    return CellMark(row.median, tip, low, high, source=source, clock_ghz=row.applied.clock_ghz)
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,9 @@ class _AxisFigures:
                 part = f" ({begin + 1} to {end})" if len(phones) > PANELS_MAX else ""
                 title = f"{self.title.capitalize()} over {over}{part}"
                 workload = workloads.pop() if len(workloads) == 1 else ""
-                yield Card(title, where, self._draw(shown, chosen), workload)
+                same = [one for one in self.data.same_clocks if any(_is_at(one, p) for p in shown)]
+                text = ". ".join(filter(None, (where, same_clocks_text(same))))
+                yield Card(title, text, self._draw(shown, chosen), workload)
 
     def _draw(self, points: Sequence[AxisPoint], phones: Sequence[str]) -> Drawing:
         plan = self.plan
@@ -242,7 +247,7 @@ class _AxisFigures:
                 (
                     second.index(point.settings.get(plan.second.name, "")) if plan.second else 0,
                     first.index(point.settings[plan.first.name]),
-                ): point.mark
+                ): replace(point.mark, same_as=self._same_as(point))
                 for point in points
                 if point.phone == phone
                 and (plan.second is None or point.settings.get(plan.second.name) in second)
@@ -255,6 +260,15 @@ class _AxisFigures:
         )
         draw = draw_heat_map if plan.kind is PictureKind.HEAT_MAP else draw_grouped_bars
         return draw(label, panels, names)
+
+    def _same_as(self, point: AxisPoint) -> str:
+        """Return the first value of the compared axis that is the same clock, if another is."""
+        first = self.plan.first
+        for same in self.data.same_clocks:
+            if same.setting == first.name and _is_at(same, point):
+                earliest = next(value for value in first.values if value in same.levels)
+                return "" if earliest == point.settings[first.name] else str(earliest)
+        return ""
 
     def _draw_lines(
         self, label: str, points: Sequence[AxisPoint], phones: Sequence[str]
@@ -269,6 +283,15 @@ class _AxisFigures:
             for phone in phones
         ]
         return draw_chart(label, panels, x, y)
+
+
+def _is_at(same: SameClock, point: AxisPoint) -> bool:
+    """Whether a cell has one of the levels that are one clock."""
+    return (
+        point.phone == same.phone
+        and point.settings[same.setting] in same.levels
+        and same.cores in ("", point.settings[CORES])
+    )
 
 
 def _present_values(axis: CellAxis, points: Sequence[AxisPoint]) -> tuple[SettingValue, ...]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from orchestrator.analysis.failure_groups import group_failures
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.set_clocks import clock_table
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
 from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
 from orchestrator.export.report.charts import BarPart, draw_stacked_bars
-from orchestrator.export.report.report_data import Card, ReportData, Section
+from orchestrator.export.report.report_data import Card, ReportData, Section, same_clocks_text
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.metrics import Source, metric_kind
@@ -189,6 +190,22 @@ def conditions_section(data: ReportData) -> Section:
         headings=("Condition", "Start", "Cooling", "Battery", "Length"),
         rows=tuple(_condition_row(condition) for condition in ordered),
         note="" if ordered else "There are no runs.",
+    )
+
+
+def clocks_section(data: ReportData) -> Section:
+    """Show the clocks that were set on every phone."""
+    table = clock_table(data.runs)
+    rows = [(data.names[phone], *clocks) for phone, clocks in table.rows.items()]
+    return Section(
+        "clocks",
+        "Clocks",
+        "The clock that was set on each phone, in GHz, one value per cluster of the cores. A level "
+        "is the nearest step that a phone has, so two levels can be the same clock. "
+        + same_clocks_text(data.same_clocks),
+        headings=("Phone", *table.columns),
+        rows=tuple(sorted(rows)),
+        note="" if rows else "No run set the clocks of its phone.",
     )
 
 

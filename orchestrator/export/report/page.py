@@ -49,6 +49,7 @@ SECTIONS = (
     methods.validity_section,
     methods.variance_section,
     methods.conditions_section,
+    methods.clocks_section,
     methods.provenance_section,
     methods.repeat_section,
 )

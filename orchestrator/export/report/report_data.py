@@ -8,10 +8,12 @@ from itertools import takewhile
 from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.analysis.set_clocks import same_applied_clocks
 from orchestrator.export.report.svg import Drawing
 from workloads.catalogue import Case
 from workloads.protocol.condition import HEADLINES, Condition, Protocol
 from workloads.protocol.metrics import METRICS
+from workloads.protocol.same_clocks import SameClock, same_clock_texts
 from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
 from workloads.units import format_ms
@@ -142,6 +144,11 @@ class ReportData(ReportInput):
         ]
 
     @cached_property
+    def same_clocks(self) -> tuple[SameClock, ...]:
+        """The levels that were one clock on a phone."""
+        return same_applied_clocks(self.runs)
+
+    @cached_property
     def _by_cell(self) -> dict[CellKey, list[MeasuredRun]]:
         cells: dict[CellKey, list[MeasuredRun]] = {}
         for run in self.runs:
@@ -185,7 +192,14 @@ def metric_text(row: FleetRow, unit: str) -> str:
     known = not row.provenance.error_unknown
     shown = interval if known else f"{interval} in these runs; the model's error is unknown"
     runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
-    return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {row.provenance})"
+    clock = f"{row.applied.clock_ghz} GHz; " if row.applied.clock_ghz else ""
+    return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {clock}{row.provenance})"
+
+
+def same_clocks_text(found: Iterable[SameClock]) -> str:
+    """Say which levels are one clock, and what their difference means."""
+    texts = same_clock_texts(found)
+    return " ".join(f"{text}, so their results differ only by chance." for text in texts)
 
 
 def readable_unit(unit: str, values: Iterable[float]) -> tuple[str, float]:

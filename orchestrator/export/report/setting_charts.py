@@ -15,7 +15,13 @@ from orchestrator.export.report.charts import (
     draw_chart,
     draw_stacked_bars,
 )
-from orchestrator.export.report.report_data import Card, ReportData, Section, readable_unit
+from orchestrator.export.report.report_data import (
+    Card,
+    ReportData,
+    Section,
+    readable_unit,
+    same_clocks_text,
+)
 from orchestrator.export.report.svg import Drawing, build_axis, format_short
 from workloads.protocol.condition import Protocol
 from workloads.text import natural_sort_key
@@ -51,12 +57,13 @@ def pareto_section(data: ReportData) -> Section:
         text = f"On the Pareto front, fastest first: {best}{' …' if len(front) > 4 else ''}"
         cards.append(Card(case, text, drawing, points[0].workload))
     settings = {point.setting for point in all_points}
+    same = same_clocks_text(data.same_clocks)
     few = "" if len(settings) > 1 else " Only one combination of cores and clock was run."
     return Section(
         "pareto",
         "Time and energy",
         "Each point is a phone with a set of cores and a clock; no point is both left of and below "
-        f"the dashed Pareto front.{few}{_coarse_text(data)}",
+        f"the dashed Pareto front.{few}{_coarse_text(data)}{f' {same}' if same else ''}",
         cards=tuple(cards),
         note="" if cards else "No two settings have both a time and an energy.",
     )

@@ -1,0 +1,155 @@
+"""The clocks that were set: in `farm sweep show`, on the report page and in exports."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun
+from orchestrator.analysis.pareto import operating_points
+from orchestrator.analysis.set_clocks import clock_table, same_applied_clocks
+from orchestrator.cli import farm
+from orchestrator.export.report.page import render_page
+from orchestrator.export.report.report_data import ReportInput
+from orchestrator.store.database import Database
+from tests.analysis.builders import measured, phone
+from tests.stored_runs import store_runs
+from workloads.protocol.messages import AppliedCondition
+from workloads.protocol.phone_facts import Cluster, Gpu
+
+# On the first cluster, low and mid are the same step; on the second one they differ.
+MATE = phone(
+    "mate",
+    model="Mate",
+    clusters=(
+        Cluster(policy=0, cpus=(0, 1), capacity=300, ladder_khz=(830000, 980000, 1130000, 1860000)),
+        Cluster(
+            policy=2,
+            cpus=(2, 3),
+            capacity=1024,
+            ladder_khz=(710400, 825600, 940800, 1612800, 2419200),
+        ),
+    ),
+    gpu=Gpu(name="G", folder="/g", ladder_khz=(257000, 342000, 414000, 710000), writable=True),
+)
+TEXT = "freq: low and mid are the same clock on Mate (little2: 1.13 GHz)"
+
+
+def levels(*freqs: str, cores: str = "little2") -> list[MeasuredRun]:
+    """Build three runs per level, each level a little slower than the one before."""
+    return [
+        measured(
+            *("mate", 9.4 + 0.11 * index),
+            facts=MATE,
+            repeat=repeat,
+            condition={"cores": cores, "freq": freq},
+            energy_per_sample_mj=1.0 + index,
+        )
+        for index, freq in enumerate(freqs)
+        for repeat in range(3)
+    ]
+
+
+def page_of(runs: list[MeasuredRun]) -> str:
+    return render_page("clocks", ReportInput(runs))
+
+
+def test_the_table_has_the_clock_of_every_level_and_nothing_invented() -> None:
+    runs = [*levels("high", "low", "mid", "free"), *levels("mid", cores="all4")]
+    table = clock_table(runs)
+    assert table.columns == ("little2 low", "little2 mid", "little2 high", "all4 mid")
+    assert table.rows == {"mate": ("1.13", "1.13", "1.86", "1.13+1.6128")}
+    assert clock_table(levels("free")).columns == ()
+    other = measured("other", condition={"cores": "big2", "freq": "high"})
+    assert clock_table([*levels("low"), other]).rows == {
+        "mate": ("1.13", "not run"),
+        "other": ("not run", "2.4"),
+    }
+
+
+def test_a_clock_of_the_gpu_has_its_own_column() -> None:
+    conditions = [{"cores": "little2", "freq": "free", "gpu_freq": f} for f in ("low", "mid")]
+    runs = [measured("mate", facts=MATE, condition=condition) for condition in conditions]
+    table = clock_table(runs)
+    assert (table.columns, table.rows) == (("GPU low", "GPU mid"), {"mate": ("0.414", "0.414")})
+    assert "gpu_freq: low and mid are the same clock on Mate (GPU: 0.414 GHz)" in page_of(runs)
+
+
+def test_a_phone_that_changed_between_two_runs_has_both_clocks() -> None:
+    first, second, _ = levels("low")
+    later = replace(second, applied=AppliedCondition(clocks_khz={0: 980000}))
+    assert clock_table([first, later]).rows == {"mate": ("1.13 or 0.98",)}
+
+
+def test_reports_without_applied_clocks_are_read_as_before() -> None:
+    old = [replace(run, applied=NOTHING_APPLIED) for run in levels("low", "mid", "free")]
+    assert same_applied_clocks(old) == ()
+    assert clock_table(old).columns == ()
+    assert "same clock on" not in page_of(old)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        levels("low", "mid"),  # bars
+        [*levels("low", "mid", "high"), *levels("low", "mid", "high", cores="all4")],  # a heat map
+    ],
+    ids=["bars", "heat map"],
+)
+def test_a_figure_does_not_show_one_clock_as_two(runs: list[MeasuredRun]) -> None:
+    page = page_of(runs)
+    figure = page.partition("Step time over")[2].partition("</figure>")[0]
+    assert f"{TEXT}, so their results differ only by chance." in figure
+    assert "9.51 = low</text>" in figure
+    assert figure.count("= low</text>") == 1, "where the clocks differ, levels are compared"
+    assert "1.01 ×" not in figure
+
+
+def test_fractions_that_are_one_step_are_named_under_their_line() -> None:
+    page = page_of(levels("0.6", "0.62", "0.95"))
+    figure = page.partition("Step time over")[2].partition("</figure>")[0]
+    assert "freq: 0.6 and 0.62 are the same clock on Mate (little2: 1.13 GHz)" in figure
+
+
+def test_figures_with_different_clocks_have_no_such_text() -> None:
+    page = page_of(levels("low", "high"))
+    assert "are the same clock on" not in page
+    assert "= low</text>" not in page
+    assert "1.01 ×" in page
+
+
+def test_a_page_has_the_clock_of_every_phone_and_point() -> None:
+    runs = levels("low", "mid")
+    page = page_of(runs)
+    clocks = page.partition('<section id="clocks">')[2].partition("</section>")[0]
+    assert clocks.count(">1.13</td>") == 2
+    assert TEXT in clocks
+    settings = [point.setting for point in operating_points(runs)]
+    assert settings == ["little2 low (1.13 GHz)", "little2 mid (1.13 GHz)"]
+
+
+def test_commands_and_exports_read_the_clock_from_the_stored_report(
+    store: Database, tmp_path: Path
+) -> None:
+    def run(*words: str) -> str:
+        arguments = [*words, "--lab", str(tmp_path)]
+        return CliRunner().invoke(farm, arguments, catch_exceptions=False).stdout
+
+    store_runs(store, [*levels("low", "mid", "free"), *levels("high", cores="all4")], "stored")
+    shown = run("sweep", "show", "stored")
+    columns = "CLOCK, GHz\tlittle2 low\tlittle2 mid\tall4 high\n"
+    assert f"{columns}Mate\t1.13\t1.13\t1.86+2.4192\n" in shown
+    assert TEXT in " ".join(shown.split())
+    figures = json.loads(run("sweep", "show", "stored", "--json"))["figures"]
+    assert {"0": 1860000, "2": 2419200} in [figure["clocks_khz"] for figure in figures]
+    expected = {("low", "1.13"), ("mid", "1.13"), ("free", ""), ("high", "1.86+2.4192")}
+    for table in ("figures", "outcomes", "ranking"):
+        text = run("export", "stored", "--table", table, "--output", "-")
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert {(row["freq"], row["clock_ghz"]) for row in rows} == expected
+    text = run("export", "stored", "--table", "ranking", "--format", "md", "--output", "-")
+    assert "| 1.86+2.4192 |" in text
