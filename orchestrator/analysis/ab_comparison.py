@@ -25,6 +25,7 @@ from orchestrator.analysis.stats import (
 )
 from orchestrator.analysis.trial_pairs import PairedTrials, TrialPair
 from workloads.protocol.metrics import METRICS, Provenance, Source
+from workloads.protocol.same_clocks import SameClock
 from workloads.text import TextEnum
 
 MARGIN = 0.02
@@ -109,6 +110,7 @@ class ComparisonTable:
     overall: tuple[Comparison, ...]
     margin: float
     left_out: tuple[tuple[Exclusion, int], ...]
+    same_clocks: tuple[SameClock, ...] = ()  # levels of the two sides that are one clock
 
 
 def compare_sides(

@@ -1,11 +1,13 @@
 """The clocks that were set for runs, as their reports state them, and levels that are one clock."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.cell_axes import CORES, FREQ, value_order
 from orchestrator.analysis.measurements import MeasuredRun
-from workloads.protocol.same_clocks import ClockedCell, SameClock, same_clocks
+from orchestrator.analysis.trial_pairs import TrialPair
+from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.same_clocks import ClockedCell, SameClock, cell_on_phone, same_clocks
 
 NOT_RUN = "not run"
 
@@ -26,6 +28,18 @@ def same_applied_clocks(runs: Sequence[MeasuredRun]) -> tuple[SameClock, ...]:
         )
         for run in runs
     )
+
+
+def same_paired_clocks(
+    pairs: Sequence[TrialPair], facts_of: Mapping[str, PhoneFacts]
+) -> tuple[SameClock, ...]:
+    """Return the levels of two sides that are one clock: these pairs compare a cell with itself."""
+    found: dict[SameClock, None] = {}
+    for pair in pairs:
+        sides = [side for side in (pair.base, pair.candidate) if side.phone in facts_of]
+        cells = [cell_on_phone(facts_of[s.phone], s.case.digest, s.condition) for s in sides]
+        found |= dict.fromkeys(same_clocks(cell for cell in cells if cell is not None))
+    return tuple(found)
 
 
 def clock_table(runs: Sequence[MeasuredRun]) -> ClockTable:

@@ -1,7 +1,7 @@
 """Compares results: two sides, a sweep with itself, the phones of a fleet, a phone over time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -21,7 +21,11 @@ from orchestrator.analysis.measurements import (
     NothingToCompare,
     TrialSeries,
 )
-from orchestrator.analysis.set_clocks import clock_table, same_applied_clocks
+from orchestrator.analysis.set_clocks import (
+    clock_table,
+    same_applied_clocks,
+    same_paired_clocks,
+)
 from orchestrator.analysis.side_filter import parse_side, why_no_match
 from orchestrator.analysis.split_half import split_half_check
 from orchestrator.analysis.stats import median
@@ -31,6 +35,7 @@ from orchestrator.analysis.trial_series import group_by_trial
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.store import phone_queries
 from orchestrator.store.metric_rows import metric_values
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
@@ -55,7 +60,9 @@ def compare_results(
 ) -> ComparisonTable:
     """Compare two sides, each SWEEP, SWEEP:KEY=VALUE,... or KEY=VALUE,... of the other's sweep."""
     paired = _pair_sides(lab, base, candidate, request)
-    return _refuse_empty(compare_sides(paired, request.group_by, request.margin))
+    table = _refuse_empty(compare_sides(paired, request.group_by, request.margin))
+    facts_of = {phone.serial: phone.facts for phone in phone_queries.known_phones(lab.store)}
+    return replace(table, same_clocks=same_paired_clocks(paired.pairs, facts_of))
 
 
 @operation(Role.VIEWER)

@@ -13,6 +13,7 @@ from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import THRESHOLD_EXCEEDED
 from workloads.cli_options import value_option
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.same_clocks import same_clock_texts
 
 if TYPE_CHECKING:
     from orchestrator.app.compare_results import Comparison, ComparisonTable
@@ -144,6 +145,10 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     )
     if table.left_out:
         notes.append(f"left out: {exclusions_text(table)}")
+    notes += [
+        f"{text}: A and B differ there only by chance"
+        for text in same_clock_texts(table.same_clocks)
+    ]
     for note in notes:
         click.echo(note, err=True)
 
@@ -185,4 +190,5 @@ def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str
         "rows": [as_json(row) for row in table.rows],
         "overall": [as_json(row) for row in table.overall],
         "left_out": dict(table.left_out),
+        "same_clocks": [asdict(item) for item in table.same_clocks],
     }

@@ -153,3 +153,20 @@ def test_commands_and_exports_read_the_clock_from_the_stored_report(
         assert {(row["freq"], row["clock_ghz"]) for row in rows} == expected
     text = run("export", "stored", "--table", "ranking", "--format", "md", "--output", "-")
     assert "| 1.86+2.4192 |" in text
+
+
+def test_a_comparison_says_where_both_sides_are_one_clock(store: Database, tmp_path: Path) -> None:
+    def compare(*sides: str) -> tuple[str, list[dict[str, object]]]:
+        words = ["compare", *sides, "--lab", str(tmp_path)]
+        shown = CliRunner().invoke(farm, words, catch_exceptions=False)
+        as_json = CliRunner().invoke(farm, [*words, "--json"], catch_exceptions=False)
+        return shown.stderr, json.loads(as_json.stdout)["same_clocks"]
+
+    low_and_mid = [*levels("low", "mid", "high"), *levels("low", "mid", "high", cores="all4")]
+    store_runs(store, low_and_mid, "stored")
+    text, found = compare("stored:freq=low", "freq=mid")
+    assert f"{TEXT}: A and B differ there only by chance" in text
+    assert [(one["cores"], one["levels"]) for one in found] == [("little2", ["low", "mid"])]
+    for sides in (("stored:freq=low", "freq=high"), ("stored:cores=little2", "cores=all4")):
+        text, found = compare(*sides)
+        assert ("same clock" in text, found) == (False, [])
