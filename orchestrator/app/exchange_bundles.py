@@ -33,6 +33,7 @@ The sweep `{name}` ({id}) of a phone lab: {runs} runs, as they were reported.
 
 - `sweep.yaml`: the sweep file as it was submitted; the seed of its order is in the manifest.
 - `figures.csv`: one row per run and metric, with unit, source, verdict, block and position.
+  It has all runs. Only those whose `verdict` is `valid` count as results.
 - `rows/*.jsonl`: the rows of the store; reports verbatim, telemetry as it was sent.
 - `manifest.json`: versions, and the SHA-256 of every file.
 

@@ -195,7 +195,7 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     summary = details.summary
     if as_json:
         failures = [item._asdict() for item in details.failures]
-        figures = [_figures(run) for run in details.runs if run.verdict.validity != "void"]
+        figures = [_figures(run) for run in details.runs if run.valid]
         shown = {"failures": failures, "source": details.source, "figures": figures}
         same = [asdict(item) for item in same_applied_clocks(details.runs)]
         print_json(asdict(summary) | shown | {"same_clocks": same})

@@ -27,7 +27,7 @@ from orchestrator.decisions.states import RunState
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json
 from orchestrator.store.database import SCHEMA, Database, schema_version
-from orchestrator.store.figures_view import drop_view
+from orchestrator.store.figures_view import drop_views
 from orchestrator.store.tables import phone, run
 from workloads.protocol.faults import InvalidRequest
 
@@ -107,7 +107,7 @@ def _tables(connection: Connection) -> list[Table]:
 
 
 def _drop_all(connection: Connection) -> None:
-    drop_view(connection)
+    drop_views(connection)
     metadata = MetaData()
     metadata.reflect(connection)
     metadata.drop_all(connection)

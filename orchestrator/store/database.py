@@ -135,7 +135,7 @@ class Database:
         from alembic import command
         from alembic.config import Config
 
-        from orchestrator.store.figures_view import create_view, drop_view
+        from orchestrator.store.figures_view import create_views, drop_views
 
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
@@ -150,10 +150,10 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         config.attributes["connection"] = connection
-        drop_view(connection)
+        drop_views(connection)
         command.upgrade(config, schema)
         if schema == SCHEMA:
-            create_view(connection)
+            create_views(connection)
 
     def check(self) -> None:
         """Refuse a store that is missing or has another schema version."""

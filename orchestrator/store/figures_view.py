@@ -1,7 +1,8 @@
-"""The view `figures` of the database: one row per accepted run and metric, for SQL and notebooks.
+"""Two views of the database, for SQL and notebooks: one row per run and metric.
 
-Every parameter and option of the built-in workloads has a column. The view is created again with
-every migration, so a new parameter appears in it.
+`figures` has the valid runs. `all_figures` has the suspect ones too. Void runs have no metrics in
+the database. Every parameter and option of the built-in workloads has a column. The views are
+created again at every start of a lab, so a new parameter appears in them.
 """
 
 from typing import Any
@@ -21,22 +22,27 @@ from orchestrator.store.tables import (
     trial,
 )
 from workloads.catalogue import CATALOGUE
+from workloads.protocol.verdict import Validity
 from workloads.run_options import RUN_OPTIONS
 
-NAME = "figures"
+ALL, VALID = "all_figures", "figures"
 PARAMETERS = sorted({p.name for workload in CATALOGUE.values() for p in workload.parameters})
 
 
-def drop_view(connection: Connection) -> None:
-    """Remove the view, so that its tables can be changed."""
-    connection.exec_driver_sql(f"DROP VIEW IF EXISTS {NAME}")
+def drop_views(connection: Connection) -> None:
+    """Remove the views, so that their tables can be changed."""
+    for name in (VALID, ALL):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def create_view(connection: Connection) -> None:
+def create_views(connection: Connection) -> None:
+    """Create the views; a plain query on `figures` gives only runs that count."""
     text = str(
         _figures().compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     )
-    connection.exec_driver_sql(f"CREATE VIEW {NAME} AS {text}".replace("%%", "%"))
+    connection.exec_driver_sql(f"CREATE VIEW {ALL} AS {text}".replace("%%", "%"))
+    valid = f"SELECT * FROM {ALL} WHERE verdict = '{Validity.VALID.value}'"
+    connection.exec_driver_sql(f"CREATE VIEW {VALID} AS {valid}")
 
 
 def _figures() -> Any:

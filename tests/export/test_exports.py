@@ -189,6 +189,8 @@ def test_runs_that_do_not_count_are_counted_wherever_a_sweep_is_shown(
     medians = shown.output.partition("CLOCK, GHz")[0]
     cells = {line.split("\t")[0]: line.split("\t")[1:] for line in medians.splitlines()}
     assert (cells["Model b"], cells["Model c"]) == (["4 suspect"], ["3 void"])
+    answer = json.loads(run("sweep", "show", "small", "--lab", tmp_path, "--json").output)
+    assert [figure["phone"] for figure in answer["figures"]] == ["a", "a"]
     (listed,) = json.loads(run("sweep", "list", "--lab", tmp_path, "--json").output)
     assert listed["left_out"] == {
         "suspect": 4,
@@ -234,8 +236,9 @@ def test_an_imported_bundle_exports_the_same_bytes(lab_with_sweep: Path, tmp_pat
     assert exported(elsewhere, "--table", "ops") == exported(lab_with_sweep, "--table", "ops")
     assert "is already stored" in run("import", bundle, "--lab", elsewhere).stdout
     assert exported(elsewhere, "--format", "bundle") == first
-    names = zipfile.ZipFile(bundle).namelist()
-    assert {"README.md", "sweep.yaml", "figures.csv", "manifest.json"} <= set(names)
+    files = zipfile.ZipFile(bundle)
+    assert {"README.md", "sweep.yaml", "figures.csv", "manifest.json"} <= set(files.namelist())
+    assert b"Only those whose `verdict` is `valid` count" in files.read("README.md")
 
 
 def changed(content: bytes, name: str, new: bytes) -> bytes:

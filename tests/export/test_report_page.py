@@ -303,6 +303,18 @@ def test_the_page_has_findings_validity_conditions_and_phones() -> None:
         assert text in page
 
 
+def test_runs_that_do_not_count_give_the_page_no_values() -> None:
+    suspect = measured("a", repeat=1, peak_temp_c=91.0, validity=Validity.SUSPECT)
+    page = render_page("demo", [measured("a", peak_temp_c=47.0), suspect])
+    fleet_table = page.partition('<section id="fleet">')[2].partition("</section>")[0]
+    assert "1 of 2" in fleet_table
+    assert ">47 °C<" in fleet_table
+    assert "91" not in fleet_table
+    sources = page.partition('<section id="provenance">')[2].partition("</section>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", sources, re.DOTALL)
+    assert sorted(re.findall(r">(\d+)<", "".join(rows))) == ["1", "1"]
+
+
 def test_a_page_without_runs_names_what_is_missing() -> None:
     assert "No phone can be ranked first: there is no valid cold run" in render_page("demo", [])
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 from agent.virtual.cli import virtual
 from agent.virtual.profiles import load_profile
 from agent.virtual.socs import soc_path
-from agent.virtual.twin.fit_sweep import SweepCell, predict_cell
+from agent.virtual.twin.fit_sweep import SweepCell, predict_cell, read_sweep
 from agent.virtual.virtual_phone import VirtualPhone
 
 POWER_PROFILE = """<!-- comment --><?xml version="1.0"?>
@@ -139,12 +141,12 @@ def test_unusable_files_are_refused_in_one_sentence(
     assert name in refusal(*words, path)
 
 
-def write_sweep(path: Path, cells: list[SweepCell]) -> None:
+def write_sweep(path: Path, cells: list[SweepCell], suspect: Sequence[SweepCell] = ()) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        columns = ["model", "workload", "parameters", "backend", "cores", "freq", "metric", "value"]
-        writer = csv.DictWriter(file, columns)
+        columns = ["model", "workload", "parameters", "backend", "cores", "freq", "verdict"]
+        writer = csv.DictWriter(file, [*columns, "metric", "value"])
         writer.writeheader()
-        for cell in cells:
+        for cell in (*cells, *suspect):
             writer.writerow(
                 {
                     "model": "Mine",
@@ -153,6 +155,7 @@ def write_sweep(path: Path, cells: list[SweepCell]) -> None:
                     "backend": "cpu",
                     "cores": cell.cores,
                     "freq": f"{cell.freq}kHz" if cell.freq else "free",
+                    "verdict": "suspect" if cell in suspect else "valid",
                     "metric": cell.metric,
                     "value": cell.value,
                 }
@@ -190,3 +193,15 @@ def test_a_twin_learns_from_ones_own_sweep(tmp_path: Path) -> None:
         after = abs(predict_cell(learned, cell) / cell.value - 1)
         assert after < max(0.05, 0.5 * before), cell
     assert "name the profile" in refusal("calibrate", "--sweep", path)
+
+
+def test_a_twin_learns_nothing_from_runs_that_do_not_count(tmp_path: Path) -> None:
+    cell = SweepCell("emdl-alexnet", (("batch_size", 4),), "big1", None, "step_ms", 10.0)
+    disturbed = replace(cell, value=90.0)
+    path = tmp_path / "mine.csv"
+    write_sweep(path, [cell], suspect=[disturbed])
+    assert [each.value for each in read_sweep(path)] == [10.0]
+    write_sweep(path, [], suspect=[disturbed])
+    assert "has no step_ms or power_w of a valid CPU run" in refusal(
+        "calibrate", "xiaomi-mi-9", "--sweep", path
+    )

@@ -23,6 +23,7 @@ from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_s
 from agent.virtual.twin.offline_model import OfflineModel, bind_parameters
 
 _METRICS = ("step_ms", "power_w")
+_COUNTED = "valid"  # the verdict of a run that counts
 _FREE = ("free", "fixed", "")
 _SPREAD = {"step_ms": 0.05, "power_w": 0.08}
 _SETTLE_S = 10.0
@@ -46,7 +47,7 @@ class SweepCell:
 
 
 def read_sweep(path: Path, model: str = "") -> list[SweepCell]:
-    """Read step times and power of one phone model, measured on its cores."""
+    """Read step times and power of valid runs of one phone model, measured on its cores."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [row for row, _ in zip(csv.DictReader(file), range(_ROWS_MAX), strict=False)]
@@ -54,6 +55,7 @@ def read_sweep(path: Path, model: str = "") -> list[SweepCell]:
         for row in rows:
             if (
                 row["metric"] in _METRICS
+                and row["verdict"] == _COUNTED
                 and row["backend"] == "cpu"
                 and model in ("", row["model"])
             ):
@@ -63,7 +65,9 @@ def read_sweep(path: Path, model: str = "") -> list[SweepCell]:
     except (KeyError, ValueError, TypeError) as error:
         raise InvalidSweep(f"{path.name} is not a table of 'farm export SWEEP': {error}") from None
     if not values:
-        raise InvalidSweep(f"{path.name} has no step_ms or power_w of a CPU run; export figures")
+        raise InvalidSweep(
+            f"{path.name} has no step_ms or power_w of a valid CPU run; export figures"
+        )
     return [
         SweepCell(cell.workload, cell.parameters, cell.cores, cell.freq, cell.metric, median(found))
         for cell, found in values.items()

@@ -231,7 +231,7 @@ def _start_text(condition: Condition) -> str:
 def provenance_section(data: ReportData) -> Section:
     """Show the source of every family of metrics, by phone."""
     counts: dict[tuple[str, str, str], Counter[str]] = {}
-    for run in data.runs:
+    for run in (each for each in data.runs if each.valid):
         for name, metric in run.metrics.items():
             kind = metric_kind(name)
             family = kind.family if kind else "other"

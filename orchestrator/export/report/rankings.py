@@ -319,5 +319,6 @@ def _split_half_text(row: Comparison | None) -> str:
 
 
 def _max_temperature(runs: Sequence[MeasuredRun]) -> str:
-    temps = [run.metrics["peak_temp_c"].value for run in runs if "peak_temp_c" in run.metrics]
+    metrics = [run.metrics for run in runs if run.valid]
+    temps = [each["peak_temp_c"].value for each in metrics if "peak_temp_c" in each]
     return f"{format_short(max(temps))} °C" if temps else "unknown"
