@@ -151,13 +151,16 @@ def answer_study(
     summaries = [item for found in stored for item in found]
     given = report_input(store, summaries) if store else ReportInput([])
     section = study_section(study, rows, evidence.kernels)
+    incomplete = [
+        f"{item.name}: {incomplete_text(item)}" for item in summaries if not item.finished
+    ]
     return StudyAnswer(
         study,
         rows,
         evidence.kernels,
         any_simulated(rows),
-        render_page(study.title, given, first=section),
-        tuple(f"{item.name}: {incomplete_text(item)}" for item in summaries if not item.finished),
+        render_page(study.title, given, " ".join(incomplete), first=section),
+        tuple(incomplete),
         _failed_runs(store, sweeps) if store else 0,
     )
 

@@ -235,9 +235,8 @@ def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
     path = _write_page(answer, output)
     if as_json:
         claims = [row.as_json(study) for row in answer.rows]
-        print_json(
-            {"study": study.name, "citation": study.citation, "page": str(path), "claims": claims}
-        )
+        about = {"study": study.name, "citation": study.citation, "page": str(path)}
+        print_json(about | {"incomplete": answer.incomplete, "claims": claims})
     else:
         _print(answer)
         click.echo(str(path))

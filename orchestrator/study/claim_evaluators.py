@@ -96,7 +96,9 @@ def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> Cl
 
 def evaluate_best_setting(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
     """Return the setting on an axis with the lowest value, or the highest."""
-    return _best(_along_axis(query, query.metric, evidence, phone), query.highest)
+    estimates = _along_axis(query, query.metric, evidence, phone)
+    _require_two(estimates, Gap.TOO_FEW_SETTINGS, "settings")
+    return _best(estimates, query.highest)
 
 
 def evaluate_pareto_front(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -136,11 +138,13 @@ def evaluate_breakdown(query: Query, evidence: StudyEvidence, phone: str) -> Cla
 
 
 def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
-    """Return the outcome of runs."""
+    """Return the outcome of runs that show one: of valid runs, and of those without memory."""
     outcomes = [
         outcome
         for outcome in evidence.outcomes
-        if outcome.phone == phone and matches_settings(outcome.settings, query.where)
+        if outcome.is_conclusive
+        and outcome.phone == phone
+        and matches_settings(outcome.settings, query.where)
     ]
     provenances = [item.provenance for item in outcomes if item.provenance is not None]
     if not outcomes or not provenances:
@@ -157,7 +161,7 @@ def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> Claim
 def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
     """Return the slowest phone's value over the fastest one's, or that of two named phones."""
     estimates = _by_phone(query.metric, query.where, evidence)
-    _require_two(estimates)
+    _require_two(estimates, Gap.TOO_FEW_PHONES, "phones")
     named = [
         [phone for phone in estimates if is_same_model(model, evidence.phones[phone])]
         for model in query.models
@@ -174,8 +178,8 @@ def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
 def evaluate_best_phone(query: Query, evidence: StudyEvidence) -> ClaimResult:
     """Return the phone with the lowest value, or the highest."""
     estimates = _by_phone(query.metric, query.where, evidence)
-    _require_two(estimates)
     by_model = {evidence.phones[phone]: estimate for phone, estimate in estimates.items()}
+    _require_two(by_model, Gap.TOO_FEW_PHONES, "models of phones")
     return _best(by_model, query.highest)
 
 
@@ -231,12 +235,10 @@ def is_same_model(one: str, other: str) -> bool:
 
 
 def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
-    """Return the best name, with its lead over the next; a lead within the error is marked."""
+    """Return the best of several names, with its lead; a lead within the error is marked."""
     ordered = sorted(estimates, key=lambda name: estimates[name].value, reverse=highest)
     best = estimates[ordered[0]]
     provenance = weakest_provenance(estimate.provenance for estimate in estimates.values())
-    if len(ordered) == 1:
-        return ClaimResult(best.n, provenance, label=ordered[0], detail="the only one")
     second = estimates[ordered[1]]
     lead = _ratio(best, second) if highest else _ratio(second, best)
     is_significant = (
@@ -251,9 +253,9 @@ def _best(estimates: Mapping[str, _Estimate], highest: bool) -> ClaimResult:
     )
 
 
-def _require_two(estimates: Mapping[str, _Estimate]) -> None:
+def _require_two(estimates: Mapping[str, _Estimate], gap: Gap, what: str) -> None:
     if len(estimates) < 2:
-        raise NoEvidence(Gap.TOO_FEW_PHONES, "needs at least two phones with this value")
+        raise NoEvidence(gap, f"needs at least two {what} with this value")
 
 
 def _by_phone(metric: str, where: RunSettings, evidence: StudyEvidence) -> dict[str, _Estimate]:

@@ -47,6 +47,7 @@ class Gap(StrEnum):
     NOT_OFFERED = "not_offered"
     NOT_REPORTED = "not_reported"
     TOO_FEW_PHONES = "too_few_phones"
+    TOO_FEW_SETTINGS = "too_few_settings"
     ZERO_DIVISOR = "zero_divisor"
 
 
@@ -88,6 +89,7 @@ class ObservedOutcome:
     reason: str = ""
     provenance: Provenance | None = None
     validity: str = ""  # of a run that ran but does not count
+    is_conclusive: bool = False  # the run counts, or it ended for want of memory
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ def _outcome(
     reason = reasons.get((planned.trial, planned.repeat)) or failure
     counts = planned.state is RunState.DONE and planned.validity is Validity.VALID
     ran = planned.memory_outcome in (MemoryOutcome.FITS, MemoryOutcome.SWAPS)
+    lacked_memory = planned.memory_outcome is not None and not ran
     provenances = known[planned.phone][1] if planned.phone in known else None
     return ObservedOutcome(
         planned.phone,
@@ -256,4 +259,5 @@ def _outcome(
         safe_text(reason, 240),
         provenances.time if provenances else None,
         str(planned.validity or planned.state) if ran and not counts else "",
+        counts or (planned.state is RunState.FAILED and lacked_memory),
     )

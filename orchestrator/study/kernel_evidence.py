@@ -104,4 +104,7 @@ def _small_product(device: "Device") -> ObservedOutcome:
     failed = [check.variant for check in checks if not check.passed]
     label = "wrong" if failed else "right"
     settings: RunSettings = {"n": SMALL_SIZE}
-    return ObservedOutcome(THIS_COMPUTER, settings, label, not failed, ", ".join(failed), HOST)
+    reason = ", ".join(failed)
+    return ObservedOutcome(
+        THIS_COMPUTER, settings, label, not failed, reason, HOST, is_conclusive=True
+    )

@@ -245,8 +245,10 @@ def test_phones_are_compared_with_each_other() -> None:
 
 def test_a_missing_observation_has_a_reason() -> None:
     at = {"workload": "resnet50", "batch_size": 64}
-    killed = ObservedOutcome(MEIZU, at, "killed", False, "out of memory", EXTRAPOLATED)
-    done = ObservedOutcome(S8, at, "fits", True)
+    killed = ObservedOutcome(
+        *(MEIZU, at, "killed", False, "out of memory", EXTRAPOLATED), is_conclusive=True
+    )
+    done = ObservedOutcome(S8, at, "fits", True, is_conclusive=True)
     found = evidence(outcomes=(killed, done))
     query = {"kind": "value", "metric": "power_w", "where": at}
     missing = [row.missing for row in rows_for(found, value=1.0, query=query)]
@@ -324,3 +326,16 @@ def test_kernels_that_did_not_train_are_not_evidence() -> None:
     }
     assert {each.phone for each in observations} == {THIS_COMPUTER}
     assert {str(each.provenance) for each in observations} == {"host"}
+
+
+def test_there_is_no_best_of_one() -> None:
+    query = {"kind": "best_setting", "metric": "step_ms", "axis": "batch_size"}
+    (row,) = rows_for(evidence(step(4, 10.0)), answer="8", query=query)
+    assert row.missing == MissingEvidence(
+        Gap.TOO_FEW_SETTINGS, "needs at least two settings with this value"
+    )
+    same_model = StudyEvidence({"a": MEIZU, "b": MEIZU}, (step(4, 10.0, "a"), step(4, 12.0, "b")))
+    (row,) = rows_for(same_model, answer=S8, query={"kind": "best_phone", "metric": "step_ms"})
+    assert row.missing == MissingEvidence(
+        Gap.TOO_FEW_PHONES, "needs at least two models of phones with this value"
+    )
