@@ -5,7 +5,7 @@ lead that may be chance a lead and not a win, and names missing data.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from orchestrator.analysis.fleet_means import (
@@ -51,6 +51,7 @@ class Finding:
     provenance: Provenance | None = None
     answer: str = ""  # the same, in a word or two
     unproven: UnprovenReason | None = None
+    chosen: tuple[str, ...] = ()  # the serial numbers of the phones that it recommends
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,8 @@ def _cohort_finding(sustained: FleetMeans, energy: FleetMeans) -> Finding:
         count = "only one phone has" if phones == 1 else f"only {phones} phones have"
         return Finding(question, f"Three phones cannot be chosen: {count} a valid ten-minute run.")
     names = ", ".join(mean.name for mean in cohort.chosen)
-    return _finding(question, sustained, _cohort_text(cohort), names)
+    finding = _finding(question, sustained, _cohort_text(cohort), names)
+    return replace(finding, chosen=tuple(mean.phone for mean in cohort.chosen))
 
 
 def _cohort_text(cohort: TopThree) -> str:

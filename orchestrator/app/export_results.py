@@ -112,7 +112,8 @@ def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
     runs = results.measured_runs(lab.store, sweep.id, include_void=True)
     seed = sweep_queries.sweep_seed(lab.store, sweep.id)
     rankings, latex = rank_fleet(runs), BytesIO()
-    write_latex(table_schemas.paper_table(sweep.name, rankings), latex)
+    note = _caption_note(lab.store, sweep)
+    write_latex(table_schemas.paper_table(sweep.name, rankings, note), latex)
     return {
         "report.html": page_of_sweep(lab.store, sweep).encode(),
         "comparison.csv": b"".join(csv_pieces(table_schemas.ranking_table(seed, rankings))),
@@ -133,9 +134,14 @@ def _left_out_text(store: Database, sweep: SweepSummary) -> str:
     return f"{counted.left_out.text}." if counted.left_out.text else ""
 
 
+def _caption_note(store: Database, sweep: SweepSummary) -> str:
+    """Which runs a table of a sweep does not have, and how many do not count."""
+    return f"{incomplete_text(sweep)} {_left_out_text(store, sweep)}".strip()
+
+
 def incomplete_text(sweep: SweepSummary) -> str:
     """Which runs of a sweep are missing from its results; empty if the sweep is complete."""
-    if sweep.done == sweep.total:
+    if not sweep.missing:
         return ""
     counts = f"{sweep.done} of {sweep.total} runs done, {sweep.failed} failed"
     return f"Incomplete: {counts}, {sweep.left} left."
@@ -270,8 +276,7 @@ def _table(
         case "ranking":
             rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
             if request.format in ("md", "latex"):
-                left_out = _left_out_text(store, sweep)
-                return table_schemas.paper_table(sweep.name, rankings, left_out)
+                return table_schemas.paper_table(sweep.name, rankings, _caption_note(store, sweep))
             return table_schemas.ranking_table(seed, rankings)
         case _:
             runs = _runs(store, sweep, request.include_invalid)

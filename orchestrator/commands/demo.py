@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -15,10 +15,10 @@ from workloads.cli_options import FiniteRange, value_option
 from workloads.units import count_text, format_ms
 
 if TYPE_CHECKING:
-    from orchestrator.app.control_sweeps import MeasuredRun
-    from orchestrator.app.select_clients import ClientTable
+    from orchestrator.app.control_sweeps import MeasuredRun, SweepSummary
+    from orchestrator.app.lab_connection import LabConnection
 
-WORKLOAD, BATCH, CHOSEN = "mlp-4", 256, 3
+WORKLOAD, BATCH = "mlp-4", 256
 REAL_STEPS = 100
 HEADINGS = (
     *("PHONE", "CPU, COLD: ms/step", "GPU, COLD: ms/step", "CPU AFTER 10 MIN: ms/step"),
@@ -56,34 +56,45 @@ def demo(folder: Path | None, speed: float) -> int:
     """Run a sweep on six virtual phones: CPU and GPU, cold and hot, and select clients.
 
     The phones are simulated, and the output states this; one line is measured on this computer. No
-    process is left running.
+    process is left running. The key q ends the demo early: it prints what was measured so far, and
+    exits with 5.
 
     Example: farm demo --dir demo-lab
     """
+    from orchestrator.app.control_sweeps import find_sweep
+    from orchestrator.app.lab_connection import LabConnection
     from orchestrator.commands.exit_codes import FAILURES
     from orchestrator.supervisor.process import stop_on_signals
+    from workloads.lab_settings import Lab
 
     stop_on_signals()
     forget_other_labs()
     folder = folder or Path(f"demo-simulated-{datetime.now().astimezone():%Y%m%d-%H%M%S}")
     try:
-        missing = _run(folder, speed)
+        models = _run(folder, speed)
     except KeyboardInterrupt:
         click.echo(
             f"Interrupted. All processes are stopped; results so far are in {folder}.", err=True
         )
         return 130
-    _print_results(folder)
-    if missing:
+    with LabConnection(Lab.read(folder, {})) as lab:
+        sweep = find_sweep(lab, "demo")
+        if sweep.ended:
+            _print_results(lab, folder, sweep, models)
+        else:
+            click.echo("No run has ended, so there are no results.", err=True)
+    failed = sweep.missing - sweep.unended
+    if failed:
         click.echo(
-            f"{count_text(missing, 'run')} failed or blocked; see {folder / 'logs'}", err=True
+            f"{count_text(failed, 'run')} failed or blocked; see {folder / 'logs'}", err=True
         )
-    return FAILURES if missing else 0
+    return FAILURES if sweep.missing else 0
 
 
-def _run(folder: Path, speed: float) -> int:
-    """Start the lab, run the sweep and stop the lab; return how many runs are missing."""
-    from orchestrator.app.control_sweeps import RunState, find_sweep
+def _run(folder: Path, speed: float) -> dict[str, str]:
+    """Start the lab, run the sweep and stop the lab; return the model of every phone."""
+    from orchestrator.app.control_phones import list_phones
+    from orchestrator.app.control_sweeps import find_sweep
     from orchestrator.app.phone_filter import parse_phone_filter
     from orchestrator.app.submit_sweep import submit_sweep
     from orchestrator.commands.progress import timed_report
@@ -110,30 +121,37 @@ def _run(folder: Path, speed: float) -> int:
         )
         for text in delayed:
             report(text)
-        report("all runs have ended; stopping all processes")
-        runs = up.retry(lambda: find_sweep(lab, sweep).runs)
-        return runs.get(RunState.FAILED, 0) + runs.get(RunState.BLOCKED, 0)
+        models = {each.serial: each.facts.model for each in up.retry(lambda: list_phones(lab))}
+        report(f"{end_text(up.retry(lambda: find_sweep(lab, sweep)))}; stopping all processes")
+        return models
 
 
-def _print_results(folder: Path) -> None:
+def end_text(sweep: "SweepSummary") -> str:
+    """Say how the sweep ended, or how far it was when the user left."""
+    if not sweep.unended:
+        return "all runs have ended"
+    how = "left" if sweep.left else "cancelled"
+    return f"{how} at {sweep.ended} of {count_text(sweep.total, 'run')}"
+
+
+def _print_results(
+    lab: "LabConnection", folder: Path, sweep: "SweepSummary", models: dict[str, str]
+) -> None:
     """Print the table, one line measured on this computer, the findings and the files."""
     from orchestrator.app.compare_results import fleet_findings
     from orchestrator.app.export_results import all_runs, result_files
-    from orchestrator.app.lab_connection import LabConnection
-    from orchestrator.app.select_clients import WorkloadChoice, read_clients
-    from workloads.lab_settings import Lab
 
-    with LabConnection(Lab.read(folder, {})) as lab:
-        runs = all_runs(lab, "demo")
-        files = result_files(lab, "demo")
-        clients = read_clients(lab, WorkloadChoice("demo", batch=BATCH))
+    runs, files = all_runs(lab, "demo"), result_files(lab, "demo")
+    findings = fleet_findings([run for run in runs if run.case.backend == "cpu"])
     click.echo()
+    if sweep.unended:
+        ended = f"by now {sweep.ended} of {count_text(sweep.total, 'run')} have ended"
+        print_paragraph(f"INCOMPLETE: {ended}. All values and conclusions come from these.")
     click.echo(f"SIMULATED values: {WORKLOAD}, batches of {BATCH}, on virtual phones (*: best)")
-    print_table(HEADINGS, summary_rows(runs, clients))
+    print_table(HEADINGS, summary_rows(runs, models, findings[-1].chosen))
     click.echo(_real_line())
     click.echo()
-    on_cpu = [run for run in runs if run.case.backend == "cpu"]
-    for finding in fleet_findings(on_cpu):
+    for finding in findings:
         print_paragraph(finding.sentence, bullet="- ")
     click.echo()
     for name, content in files.items():
@@ -143,24 +161,18 @@ def _print_results(folder: Path) -> None:
     click.echo(REAL_PHONE)
 
 
-def summary_rows(runs: "Sequence[MeasuredRun]", clients: "ClientTable") -> list[tuple[str, ...]]:
+def summary_rows(
+    runs: "Sequence[MeasuredRun]", models: Mapping[str, str], chosen: Sequence[str]
+) -> list[tuple[str, ...]]:
     """Return a row per phone: CPU and GPU, cold and hot, heat, energy, and whether it is chosen."""
-    from orchestrator.app.select_clients import LocalWork, RoundRequest, choose_clients
-
-    advice = choose_clients(clients, "frugal", RoundRequest(CHOSEN), LocalWork(), seed=0)
-    chosen = {choice.client.phone for choice in advice.chosen}
-    models = {run.phone: run.facts.model for run in runs}
-    values = {
-        (phone, column): _median(runs, phone, *settings)
-        for phone in models
-        for column, settings in enumerate(COLUMNS)
-    }
     columns = range(len(COLUMNS))
-    best = [
-        min((v for p in models if (v := values[p, column]) is not None), default=None)
+    values = {
+        (phone, column): _median(runs, phone, *COLUMNS[column])
+        for phone in models
         for column in columns
-    ]
-    by_speed = sorted(models, key=lambda phone: values[phone, 0] or math.inf)
+    }
+    best = [_best([values[phone, column] for phone in models]) for column in columns]
+    by_speed = sorted(models, key=lambda phone: (values[phone, 0] or math.inf, models[phone]))
     return [
         (
             models[phone],
@@ -169,6 +181,12 @@ def summary_rows(runs: "Sequence[MeasuredRun]", clients: "ClientTable") -> list[
         )
         for phone in by_speed
     ]
+
+
+def _best(values: Sequence[float | None]) -> float | None:
+    """Return the lowest value; None if one is alone, or if a missing one might be lower."""
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) > 1 else None
 
 
 def _median(

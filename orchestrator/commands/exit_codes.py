@@ -12,7 +12,7 @@ MEANINGS = {
     2: "wrong usage: the command, a name or an option",
     3: "a file is invalid: a sweep, a manifest, lab.toml",
     4: "a service cannot be reached: broker, store, scheduler, agent, API",
-    5: "finished, but something failed (watch --exit-status, a check, doctor)",
+    5: "something failed or is missing (watch --exit-status, demo, study, a check, doctor)",
     6: "nothing matches: no phone, no trial, no run",
     7: "refused: the state of the lab or of the results does not allow it",
     8: "timed out while waiting",

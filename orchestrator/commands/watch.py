@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[SWEEP]", required=False, shell_complete=complete_sweep)
 @lab_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
-@click.option("--exit-status", is_flag=True, help="Exit with 5 if any run failed.")
+@click.option(
+    "--exit-status",
+    is_flag=True,
+    help="Exit with 5 if any run failed, or if any run of the SWEEP is left, blocked or cancelled.",
+)
 @click.option("--read-only", is_flag=True, help="Disable keys that change anything.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
 @click.option("--once", is_flag=True, help="Print one screen and exit.")
@@ -107,7 +111,10 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     if sweep is not None and not is_finished(view) and wait.is_stuck(view):
         text = obstacle_text(find_obstacles(view))
         raise InvalidState(f"{name} does not continue by itself: {text}")
-    return FAILURES if exit_status and any(item.failed for item in view.sweeps) else 0
+    if not exit_status:
+        return 0
+    lacks = find_sweep(lab, sweep).missing if sweep else any(item.failed for item in view.sweeps)
+    return FAILURES if lacks else 0
 
 
 def _parse_size(text: str | None) -> tuple[int, int] | None:

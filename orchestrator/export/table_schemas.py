@@ -275,7 +275,7 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
         )
 
 
-def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> Table:
+def paper_table(name: str, tables: Iterable[FleetTable], note: str = "") -> Table:
     """Return the ranking for a paper: the essential columns, and a caption with the rest."""
     columns = make_columns("workload condition metric phone soc clock_ghz")
     columns += make_columns("median:float interval ratio_to_best:float runs:int")
@@ -289,7 +289,7 @@ def paper_table(name: str, tables: Iterable[FleetTable], left_out: str = "") -> 
     sources = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
     caption = (
         f"Sweep {name}: medians over valid runs with their 95 % intervals (for fewer than three "
-        f"runs, the range); source of the numbers: {', '.join(sources)}. {left_out}"
+        f"runs, the range); source of the numbers: {', '.join(sources)}. {note}"
     ).strip()
     return Table("ranking", columns, blocks, caption, label=f"ranking-{name}")
 

@@ -64,6 +64,16 @@ class SweepSummary:
         return self.total - self.left - self.runs.get(RunState.CANCELLED, 0)
 
     @property
+    def unended(self) -> int:
+        """Runs that are left or cancelled."""
+        return self.total - self.ended
+
+    @property
+    def missing(self) -> int:
+        """Runs without a result that was wanted: failed, blocked, left or cancelled."""
+        return self.total - self.done - self.runs.get(RunState.SKIPPED, 0)
+
+    @property
     def finished(self) -> bool:
         """Whether no run is left."""
         return self.left == 0

@@ -199,7 +199,8 @@ def test_runs_that_do_not_count_are_counted_wherever_a_sweep_is_shown(
         "reason_text": warm.text,
     }
     assert text in run("export", "small", "--lab", tmp_path, "-o", "-").stderr
-    assert text in exported(tmp_path, "--format", "md").decode()
+    incomplete = "Incomplete: 6 of 7 runs done, 1 failed, 0 left."
+    assert f"{incomplete} {text}" in exported(tmp_path, "--format", "md").decode()
     assert run("report", "small", "--lab", tmp_path, "-o", tmp_path / "page.html").exit_code == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     head = page.partition("<section")[0]

@@ -14,6 +14,7 @@ from tests.documents import blocks, commands
 from tests.farm.conftest import Farm, wait_for
 from tests.farm.history_check import violations
 from tests.farm.terminal import check_nothing_left, pids_of, processes_of, start
+from tests.tui.pty_screen import PtyScreen, open_farm_screen
 from workloads.lab_settings import Lab
 
 # Processes of the demo, by a part of their command.
@@ -30,11 +31,15 @@ def test_the_demo_prints_three_findings_and_leaves_nothing_behind(tmp_path: Path
     heading, *rows = out[out.index("SIMULATED values: mlp-4") :].splitlines()[1:8]
     assert heading.split("\t")[1:3] == ["CPU, COLD: ms/step", "GPU, COLD: ms/step"]
     assert all(cell != "-" for row in rows for cell in row.split("\t")[:6])
-    assert sum(row.endswith("\tchosen") for row in rows) == 3
+    chosen = {row.split("\t")[0] for row in rows if row.endswith("\tchosen")}
+    assert len(chosen) == 3
     assert re.search(r"MEASURED: .* ms per step with .* \(source: host\)", out)
     findings = [line for line in out.splitlines() if line.startswith("- ")]
     assert len(findings) == 3
     assert all("imulated" in finding for finding in findings)
+    assert all(name in findings[-1].partition(":")[2].partition(": after")[0] for name in chosen)
+    assert "all runs have ended; stopping all processes" in err
+    assert "INCOMPLETE" not in out
     assert "To use a real phone, enable USB debugging on it" in out
     page = (tmp_path / "lab" / "report.html").read_text()
     assert "simulat" in page
@@ -57,6 +62,43 @@ def run_documented_commands(folder: Path) -> None:
             out, err = process.communicate(timeout=120)
             assert (process.returncode, bool(out)) == (0, True), f"{words}: {err}"
     assert (folder / "demo-fedscale" / "device_capacity.simulated.pickle").exists()
+
+
+def test_a_demo_that_is_left_early_states_what_is_missing(tmp_path: Path) -> None:
+    with open_farm_screen("demo", "--dir", tmp_path / "lab", columns=160, lines=50) as screen:
+        wait_for(lambda: re.search(r" [1-9]\d*/60 runs", screen.text), "a run has ended", 120)
+        screen.press("q")
+        assert screen.wait_for_end(60) == 5
+        out = after_the_screen(screen)
+    assert re.search(r"left at \d+ of 60 runs; stopping all processes", out)
+    assert "all runs have ended" not in out
+    assert re.search(r"INCOMPLETE: by now \d+ of 60 runs have ended\.", out)
+    rows = out[out.index("SIMULATED values: mlp-4") :].splitlines()[2:8]
+    assert any(" - " in row for row in rows), "not every value was measured"
+    can_choose = "Three phones cannot be chosen" not in out
+    assert sum(row.rstrip().endswith("chosen") for row in rows) == 3 * can_choose
+    for name in ("report.html", "comparison.tex"):
+        assert "Incomplete: " in (tmp_path / "lab" / name).read_text()
+    check_nothing_left(tmp_path)
+
+
+def test_a_demo_that_is_left_at_once_has_no_results(tmp_path: Path) -> None:
+    words = ("demo", "--dir", tmp_path / "lab", "--speed", "1")  # no run can end meanwhile
+    with open_farm_screen(*words, columns=160, lines=50) as screen:
+        screen.wait("0/60 runs", seconds=120)
+        screen.press("q")
+        assert screen.wait_for_end(60) == 5
+        out = after_the_screen(screen)
+    assert "left at 0 of 60 runs; stopping all processes" in out
+    assert "No run has ended, so there are no results." in out
+    assert "SIMULATED values" not in out
+    check_nothing_left(tmp_path)
+
+
+def after_the_screen(screen: PtyScreen) -> str:
+    """Return the text that a program wrote after its screen was closed."""
+    text = bytes(screen.raw).rpartition(b"\x1b[?1049l")[2].decode()
+    return re.sub(r"\x1b\[[\d;]*m", "", text).replace("\r", "")
 
 
 @pytest.mark.slow  # test_soak.py kills processes in the default suite

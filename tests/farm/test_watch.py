@@ -52,6 +52,21 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
     wait_for(lambda: len(farm.idle_phones()) == 6, "all phones are idle again")
 
 
+def test_the_exit_status_of_a_sweep_without_all_its_results(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "left.yaml"
+    file.write_text(SWEEP.replace("watched", "left"))
+    assert farm.command("sweep", "submit", file).returncode == 0
+    assert farm.command("sweep", "pause", "left").returncode == 0
+    for words, code in ((("--exit-status",), 5), ((), 0)):
+        with open_farm_screen("watch", "left", *words, "--lab", farm.lab.root) as screen:
+            screen.wait("PAUSED")
+            screen.press("q")
+            assert screen.wait_for_end() == code
+    assert farm.command("sweep", "cancel", "left").returncode == 0
+    assert farm.command("watch", "left", "--exit-status").returncode == 5
+    wait_for(lambda: len(farm.idle_phones()) == 6, "all phones are idle again")
+
+
 def test_a_finished_sweep_is_shown_in_every_format(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "shown.yaml"
     file.write_text(SWEEP.replace("watched", "shown").replace("mlp-4", "noop").split("matrix")[0])

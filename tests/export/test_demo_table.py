@@ -1,0 +1,80 @@
+"""The table of `farm demo`: what it marks as best and as chosen, and how its sweep ended."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.findings import fleet_findings
+from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.app.export_results import incomplete_text
+from orchestrator.commands.demo import BATCH, end_text, summary_rows
+from orchestrator.decisions.states import RunState
+from orchestrator.store.sweep_queries import SweepSummary
+from tests.analysis.builders import endurance, measured
+from workloads.protocol.verdict import Validity
+
+PHONES = ("a", "b", "c", "d")
+MODELS = {phone: f"Model {phone}" for phone in PHONES}
+CASE: dict[str, Any] = {"parameters": {"batch_size": BATCH}}
+
+
+def cold(phone: str, **changes: Any) -> MeasuredRun:
+    return measured(phone, 10.0 + PHONES.index(phone), **CASE, **changes)
+
+
+def hot(phone: str, **changes: Any) -> MeasuredRun:
+    return endurance(phone, 20.0 + PHONES.index(phone), **CASE, **changes)
+
+
+def table(*runs: MeasuredRun) -> dict[str, tuple[str, ...]]:
+    """Return the rows by model, marked by the decision of the printed sentence."""
+    rows = summary_rows(runs, MODELS, fleet_findings(runs)[-1].chosen)
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_best_of_all_phones_is_marked_and_three_are_chosen() -> None:
+    rows = table(*map(cold, PHONES), *map(hot, PHONES))
+    assert rows["Model a"] == ("10.0 *", "-", "20.0 *", "-", "-", "chosen")
+    assert [row[-1] for row in rows.values()] == ["chosen"] * 3 + [""]
+
+
+def test_every_phone_has_a_row_although_nothing_was_measured() -> None:
+    assert table() == {model: (*["-"] * 5, "") for model in MODELS.values()}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_nothing_is_best_before_all_phones_were_measured(count: int) -> None:
+    rows = table(*map(cold, PHONES[:count]), *map(hot, PHONES[:count]))
+    assert not any("*" in cell for row in rows.values() for cell in row)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+def test_phones_are_marked_as_chosen_only_if_the_sentence_chooses_them(count: int) -> None:
+    runs = [*map(cold, PHONES), *map(hot, PHONES[:count])]
+    sentence = fleet_findings(runs)[-1].sentence
+    chosen = {model for model, row in table(*runs).items() if row[-1]}
+    assert bool(chosen) == (count >= 3) == ("cannot be chosen" not in sentence)
+    assert all(model in sentence for model in chosen)
+
+
+def test_a_run_that_does_not_count_gives_no_value() -> None:
+    rows = table(*map(cold, PHONES[1:]), cold("a", validity=Validity.SUSPECT))
+    assert rows["Model a"][0] == "-"
+
+
+@pytest.mark.parametrize(
+    ("runs", "text", "missing"),
+    [
+        ({RunState.DONE: 60}, "all runs have ended", 0),
+        ({RunState.DONE: 50, RunState.SKIPPED: 10}, "all runs have ended", 0),
+        ({RunState.DONE: 58, RunState.FAILED: 1, RunState.BLOCKED: 1}, "all runs have ended", 2),
+        ({RunState.DONE: 10, RunState.FAILED: 1, RunState.QUEUED: 49}, "left at 11 of 60 runs", 50),
+        ({RunState.LEASED: 6, RunState.QUEUED: 54}, "left at 0 of 60 runs", 60),
+        ({RunState.DONE: 11, RunState.CANCELLED: 49}, "cancelled at 11 of 60 runs", 49),
+    ],
+)
+def test_the_end_of_the_sweep_is_stated(runs: dict[RunState, int], text: str, missing: int) -> None:
+    summary = SweepSummary("sw-1", "demo", datetime(2026, 3, 1, tzinfo=UTC), 30, runs)
+    assert (end_text(summary), summary.missing) == (text, missing)
+    assert bool(incomplete_text(summary)) == bool(missing)
