@@ -225,7 +225,7 @@ GUARDS = (
     ),
     Guard(
         "strays",
-        ("_strays(", "{} and _strays("),
+        ("stray_threads(", "{} and stray_threads("),
         "agent/test_pinning.py::test_a_thread_that_is_moved_voids_the_run",
     ),
     Guard(

@@ -141,7 +141,7 @@ class ProcessTable:
         return self.cpusets[process.cpuset]
 
     def pin_thread(self, process: Process, tid: int, cpu: int) -> None:
-        """Let a program pin one of its own threads to a core."""
+        """Let a program pin one of its threads to a core."""
         process.pins[tid] = 1 << cpu
         self._set_masks(process, {tid: 1 << cpu})
 

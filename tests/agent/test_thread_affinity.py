@@ -160,7 +160,7 @@ def test_a_thread_that_is_moved_with_taskset_voids_the_run(
 @needs_x86
 @needs_two_cores
 @pytest.mark.parametrize("cores", ["all1", "all2"])
-def test_a_run_whose_threads_nobody_moves_is_accepted(
+def test_a_run_whose_threads_stay_is_accepted(
     adb: AdbServer, native_phone: Phone, context: LaneContext, cores: str
 ) -> None:
     report = run_native(adb, native_phone, context, cores, None)

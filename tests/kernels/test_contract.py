@@ -370,7 +370,7 @@ def test_the_nodes_of_the_process_that_the_agent_samples_are_compared_here() -> 
         ("3", 3, "3 0 3 0", [1, 2, 1]),  # more
     ],
 )
-def test_each_thread_is_pinned_to_a_core_of_its_own(
+def test_each_thread_is_pinned_to_one_core(
     ready: RunnerHome, cores: str, threads: int, masks: str, pins: list[int]
 ) -> None:
     """Both runners show the same in every node of the process that the agent reads."""

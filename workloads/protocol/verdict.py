@@ -155,7 +155,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the scheduler clamped the utilisation to {clamp} of {limit} (uclamp.max)"
     ),
     ReasonCode.THREADS_MOVED: (
-        "{count} of {threads} threads were pinned to a core of their own {at_s:.1f} s after the "
+        "{count} of {threads} threads were pinned to their core {at_s:.1f} s after the "
         "start, and threads were allowed to run on cores {actual} (requested: {requested})"
     ),
     ReasonCode.CORE_OFFLINE: "core {cpu} was offline {at_s:.1f} s after the start",

@@ -191,7 +191,7 @@ async def _start_run(
         )
     for _ in range(plan.threads - 1):
         run.workers.append(call.phone.processes.add_thread(process, process.mask))
-    if plan.backend != "cpu":  # a driver has a thread of its own, on any core of the run
+    if plan.backend != "cpu":  # the thread of a driver may use any core of the run
         call.phone.processes.add_thread(process, process.mask)
     run.pin_threads()
     if has_node_list(call.phone, folder, process.uid):

@@ -171,13 +171,13 @@ class SimulatedRun:
                 self._schedule_window_end()
 
     def pin_threads(self) -> None:
-        """Pin each thread to a core of its own, the first one to the fastest."""
+        """Pin each thread to one core, the first thread to the fastest."""
         cores = self.phone.soc.fastest_cores(self.mask)
         for number, tid in enumerate((self.process.pid, *self.workers)):
             self.phone.processes.pin_thread(self.process, tid, cores[number % len(cores)])
 
     def follow_masks(self) -> None:
-        """Let the work follow its threads, which somebody moved to other cores."""
+        """Let the work follow its threads, which were moved to other cores."""
         masks = self.process.masks
         used = reduce(or_, (masks[tid] for tid in (self.process.pid, *self.workers)))
         self.phone.soc.change(lambda: setattr(self._load, "mask", used))
