@@ -52,6 +52,7 @@ def test_phones_are_connected_over_the_network(farm: Farm) -> None:
     assert (connected.returncode, phone.serial in connected.stdout) == (0, True), connected.stderr
     failed = farm.command("phone", "connect", "127.0.0.1:9", "--host", host)
     assert (failed.returncode, "nothing answers at this address" in failed.stderr) == (5, True)
+    wait_for(lambda: list_unusable_phones(lab), "the host reports it with its next heartbeat")
     listed = farm.command("phone", "list").stdout
     assert f"127.0.0.1:9 on {host} cannot be used: nothing answers" in listed
     (unusable,) = list_unusable_phones(lab)
