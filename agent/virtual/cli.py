@@ -154,10 +154,10 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
       farm virtual up meizu-16t xiaomi-mi-9:stock --speed 50
       farm virtual up --fleet examples/virtual_lab.toml --mischief examples/mischief.toml
     """
-    import asyncio
     from dataclasses import replace
 
     from agent.virtual.fleet_server import FleetConfig, read_ports
+    from agent.virtual.phone_loop import run_phones
     from agent.virtual.phone_specs import draw_mixed_phones, parse_phone_words, read_fleet_file
     from agent.virtual.profiles import profile_ids
 
@@ -176,7 +176,7 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     config = replace(config, mischief=mischief_script, control=control, adb_keys=adb_keys)
     try:
         config = replace(config, ports=read_ports(ready_file) if ready_file else {})
-        asyncio.run(_serve(config, ready_file))
+        run_phones(_serve(config, ready_file))
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 

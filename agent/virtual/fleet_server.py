@@ -11,6 +11,7 @@ from agent.virtual.adb.phone_server import PhoneServer
 from agent.virtual.facts_layout import is_facts_file, read_layout
 from agent.virtual.mischief.control_socket import ControlSocket
 from agent.virtual.mischief.fleet_injector import FleetInjector
+from agent.virtual.phone_loop import PhoneLoop
 from agent.virtual.phone_specs import PhoneSpec, parse_phone_words
 from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
@@ -55,7 +56,7 @@ class PhoneAddress:
 
 
 class FleetServer:
-    """The running phones, all in one event loop."""
+    """The running phones, all in one PhoneLoop."""
 
     def __init__(self, config: FleetConfig) -> None:
         phones = [_make_phone(spec, config) for spec in config.specs()]
@@ -74,6 +75,7 @@ class FleetServer:
         self._control = ControlSocket(config.control, self.mischief) if config.control else None
 
     async def start(self) -> list[PhoneAddress]:
+        assert isinstance(asyncio.get_running_loop(), PhoneLoop)
         for server in self.servers:
             await server.start()
         self.mischief.bind_to_running_loop()

@@ -2,7 +2,8 @@
 host.
 
 Every action runs at its exact model time, however late the host looks: catching up runs all due
-actions in order, each with `now` set to its own time. A busy host therefore never distorts a
+actions in order, each with `now` set to its own time. An action that lets a process of the phone
+continue stops the clock until all processes wait again. A busy host therefore never distorts a
 measurement.
 """
 
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 WAKE_EVERY_S = 0.1
 # Two reads of the clock within this host time return the same model time.
 SAME_MOMENT_S = 0.0002
+# A clock that stood still catches up with the host, but only by this much host time: a computer
+# that is too slow for the speed makes its phones slower.
+CATCH_UP_MAX_S = 0.1
 
 
 @dataclass(slots=True)
@@ -43,12 +47,16 @@ class ModelClock:
         self._sequence = itertools.count()
         self._is_firing = False
         self._fire_end = 0.0
+        self._running = 0  # callbacks of the phone's processes that wait for the host or run
+        self._stopped_at = 0.0  # model time while there are such callbacks
         self._timer: asyncio.TimerHandle | None = None
 
     def current_time(self) -> float:
         """Return the model time without running any action."""
         if self._is_firing or self.speed <= 0:
             return self.now
+        if self._running:
+            return self._stopped_at
         return (time.monotonic() - self._host_start) * self.speed
 
     def catch_up(self) -> float:
@@ -58,6 +66,22 @@ class ModelClock:
             if now - self.now > SAME_MOMENT_S * self.speed:
                 self._fire_until(now)
         return self.now
+
+    def stand_still(self) -> None:
+        """Stop for one callback of a process; inside an action, at the time of this action."""
+        if not self._running or self._is_firing:
+            self._stopped_at = self.current_time()
+        if self._is_firing:
+            self._fire_end = self.now
+        self._running += 1
+
+    def go_on(self) -> None:
+        """End one `stand_still`; the last one lets the clock continue from where it stopped."""
+        self._running -= 1
+        if not self._running and self.speed > 0:
+            latest = time.monotonic() - self._stopped_at / self.speed
+            self._host_start = max(self._host_start, latest - CATCH_UP_MAX_S)
+            self._schedule_wakeup()
 
     def advance(self, seconds: float) -> None:
         """Move a clock of speed 0."""
@@ -109,13 +133,13 @@ class ModelClock:
         queue = self._queue
         fired = False
         try:
-            while queue and queue[0][0] <= end:
+            while queue and queue[0][0] <= self._fire_end:
                 when, _, event = heapq.heappop(queue)
                 if not event.is_cancelled:
                     self.now = max(self.now, when)
                     event.action()
                     fired = True
-            self.now = max(self.now, end)
+            self.now = max(self.now, self._fire_end)
         finally:
             self._is_firing = False
         if fired or self._timer is None:
@@ -132,7 +156,7 @@ class ModelClock:
                     self._set_timer(event)
 
     def _set_timer(self, event: ScheduledAction) -> None:
-        if self.speed <= 0:
+        if self.speed <= 0 or self._running:
             return
         try:
             loop = asyncio.get_running_loop()

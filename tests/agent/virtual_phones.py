@@ -22,6 +22,7 @@ from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.probe import probe
 from agent.virtual.fleet_server import FleetConfig, FleetServer, write_ready_file
+from agent.virtual.phone_loop import run_phones
 from kernels.runner_builds import runner_for
 from workloads.protocol.faults import FarmError
 
@@ -89,7 +90,7 @@ def _serve_phone(plan: FleetConfig, ready: Path) -> None:
         write_ready_file(ready, await FleetServer(plan).start())
         await asyncio.Event().wait()
 
-    asyncio.run(serve())
+    run_phones(serve())
 
 
 @contextmanager

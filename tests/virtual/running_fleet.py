@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.virtual.fleet_server import FleetConfig, FleetServer, PhoneAddress
+from agent.virtual.phone_loop import PhoneLoop
 
 _READY_S = 20.0
 
@@ -19,7 +20,7 @@ _READY_S = 20.0
 @contextmanager
 def serve_fleet_in_thread(config: FleetConfig) -> Iterator[tuple[FleetServer, list[PhoneAddress]]]:
     """Run phones in a thread of this process, for tests that inspect them."""
-    loop = asyncio.new_event_loop()
+    loop = PhoneLoop()
     thread = threading.Thread(target=loop.run_forever, name="fleet", daemon=True)
     thread.start()
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.model_clock import CATCH_UP_MAX_S, ModelClock
 from tests.virtual.conftest import StartPhone
 
 
@@ -50,13 +50,16 @@ def test_sleeping_takes_model_seconds() -> None:
         assert model_clock.now >= 20.0
         return time.monotonic() - start
 
-    assert 0.1 <= asyncio.run(slept()) < 0.5
+    assert asyncio.run(slept()) >= 0.1
 
 
 @pytest.mark.parametrize("speed", [1.0, 40.0])
-def test_uptime_runs_at_the_speed_of_the_phone(start_phone: StartPhone, speed: float) -> None:
+def test_uptime_runs_at_most_at_the_speed_of_the_phone(
+    start_phone: StartPhone, speed: float
+) -> None:
     phone = start_phone(speed=speed)
     host_start, phone_start = time.monotonic(), phone.uptime()
     phone.out(f"sleep {0.3 * speed}")
     elapsed_s = phone.uptime() - phone_start
-    assert elapsed_s == pytest.approx((time.monotonic() - host_start) * speed, rel=0.1)
+    host_s = time.monotonic() - host_start
+    assert 0.3 * speed <= elapsed_s + 0.01 <= (host_s + CATCH_UP_MAX_S) * speed + 0.02

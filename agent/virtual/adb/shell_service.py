@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from agent.virtual.adb.adb_stream import AdbStream, StreamClosed
 from agent.virtual.adb.line_editor import LineEditor, TerminalSink
 from agent.virtual.files.file_tree import os_error
+from agent.virtual.phone_loop import process_context
 from agent.virtual.program_lookup import ProgramLookup
 from agent.virtual.shell.byte_streams import BytePipe, ByteSink
 from agent.virtual.shell.command_call import StdStreams
@@ -135,7 +136,9 @@ async def serve_shell(phone: VirtualPhone, stream: AdbStream, request: ShellRequ
     """Run until the shell ends or the host is gone; then hang up the processes of its session."""
     session = _ShellSession(phone, stream, request)
     loop = asyncio.get_running_loop()
-    session.process.task = loop.create_task(session.run())
+    session.process.task = loop.create_task(
+        session.run(), context=process_context(phone.model_clock)
+    )
     input_task = loop.create_task(session.forward_input())
     closed_task = loop.create_task(stream.closed.wait())
     output_task = loop.create_task(session.output.send_all())

@@ -18,6 +18,9 @@ from agent.virtual.shell.syntax_tree import (
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
+# Phone time of a round of a loop in which no command waits.
+_ROUND_S = 0.001
+
 
 async def run_compound(
     shell: "Shell",
@@ -58,14 +61,14 @@ async def _run_if(shell: "Shell", command: IfCommand, streams: StdStreams) -> in
 
 async def _run_loop(shell: "Shell", loop: LoopCommand, streams: StdStreams) -> int:
     status = 0
+    round_start = shell.phone.model_clock.now
     while (await shell.run_condition(loop.condition, streams) == 0) != loop.is_until:
         try:
             status = await shell.run_list(loop.body, streams)
         except LoopJump as jump:
             if not jump.continues_loop():
                 break
-        # A busy loop must not starve the other phones.
-        await asyncio.sleep(0)
+        round_start = await _end_round(shell, round_start)
     return status
 
 
@@ -74,6 +77,7 @@ async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int
     for word in loop.words:
         values += await word_expansion.expand_fields(shell, word, streams)
     status = 0
+    round_start = shell.phone.model_clock.now
     for value in values:
         shell.variables[loop.name] = value
         try:
@@ -81,8 +85,20 @@ async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int
         except LoopJump as jump:
             if not jump.continues_loop():
                 break
-        await asyncio.sleep(0)
+        round_start = await _end_round(shell, round_start)
     return status
+
+
+async def _end_round(shell: "Shell", round_start: float) -> float:
+    """Let the other processes and phones run; return when the next round of the loop starts."""
+    model_clock = shell.phone.model_clock
+    if model_clock.now > round_start or model_clock.speed <= 0:
+        await asyncio.sleep(0)
+    else:
+        # The clock stands still while a process computes, so a loop that waits for a time or for
+        # another process would never end.
+        await model_clock.sleep(_ROUND_S)
+    return model_clock.now
 
 
 async def _run_case(shell: "Shell", case: CaseCommand, streams: StdStreams) -> int:
