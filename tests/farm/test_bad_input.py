@@ -179,7 +179,7 @@ def test_input_without_end_and_places_without_rights_are_one_sentence(
         (tmp_path / name).mkdir()
     (tmp_path / "DEEP" / "lab.toml").write_text(f"a = {'[' * 5000}{']' * 5000}\n")
     words = [str(tmp_path / word) if word.isupper() else word for word in arguments]
-    result = run_farm(*words, timeout=20)
+    result = run_farm(*words)
     assert (result.returncode, text in result.stderr) == (code, True), result.stderr
     assert result.stderr.count("\n") == 1
     check_no_traceback(result.stderr)

@@ -47,7 +47,7 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
         assert find_sweep(farm.db, "watched").state is SweepState.PAUSED
         screen.press("py")
         screen.wait("resumed")
-        screen.wait("FINISHED", seconds=60)
+        screen.wait("FINISHED")
         assert screen.wait_for_end() == 0
     wait_for(lambda: len(farm.idle_phones()) == 6, "all phones are idle again")
 

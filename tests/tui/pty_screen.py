@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ import pyte
 ROOT = Path(__file__).resolve().parents[2]
 # The only escape sequences that the screen may send: positions, colours, entry and exit.
 OWN_ESCAPES = re.compile(r"\x1b\[(\d+;\d+H|[\d;]*m|2J|\?(1049|25|7)[hl])")
+LINE_START = re.compile(rb"\x1b\[(\d+);1H")
+# Nobody waits longer for an answer; the computer may be busy with other programs.
+PATIENCE_S = 60.0
 
 
 class PtyScreen:
@@ -28,7 +32,6 @@ class PtyScreen:
     def __init__(self, pid: int, fd: int, columns: int, lines: int) -> None:
         self.pid = pid
         self.raw = bytearray()
-        self.writes: list[float] = []  # the times at which data arrived
         self.status: int | None = None
         self._fd = fd
         self._screen = pyte.Screen(columns, lines)
@@ -47,7 +50,6 @@ class PtyScreen:
                 return
             with self._lock:
                 self.raw += content
-                self.writes.append(time.monotonic())
                 # pyte has no alternate screen; entering it clears the screen, which is enough
                 self._stream.feed(content)
 
@@ -57,7 +59,7 @@ class PtyScreen:
         with self._lock:
             return "\n".join(self._screen.display)
 
-    def wait(self, *words: str, seconds: float = 15.0) -> str:
+    def wait(self, *words: str, seconds: float = PATIENCE_S) -> str:
         """Wait until all of these texts are on the screen."""
         deadline = time.monotonic() + seconds
         while not all(word in self.text for word in words):
@@ -81,7 +83,7 @@ class PtyScreen:
         """Return the terminal attributes: echo, line mode, signals."""
         return termios.tcgetattr(self._fd)
 
-    def wait_for_end(self, seconds: float = 10.0) -> int:
+    def wait_for_end(self, seconds: float = PATIENCE_S) -> int:
         """Wait for the end of the program; return its exit code, or the negative signal number."""
         deadline = time.monotonic() + seconds
         while self.status is None:
@@ -93,14 +95,16 @@ class PtyScreen:
         self._reader.join(0.5)
         return self.status
 
-    def count_redraws(self, seconds: float, gap_s: float = 0.02) -> int:
-        """Count the redraws in the next seconds; writes without a gap are one redraw."""
+    def count_redraws(self, seconds: float) -> tuple[int, float]:
+        """Count the redraws in the next seconds; return also how many seconds it really were."""
+        with self._lock:
+            seen, began = len(self.raw), time.monotonic()
         time.sleep(seconds)
         with self._lock:
-            recent = [at for at in self.writes if at > time.monotonic() - seconds]
-        return sum(
-            after - before > gap_s for before, after in zip([0.0, *recent], recent, strict=False)
-        )
+            lines = [int(line) for line in LINE_START.findall(self.raw, seen)]
+            elapsed_s = time.monotonic() - began
+        # Each redraw writes the lines that changed from top to bottom.
+        return sum(after <= before for before, after in pairwise([1000, *lines])), elapsed_s
 
 
 def set_size(fd: int, columns: int, lines: int) -> None:
