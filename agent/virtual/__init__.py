@@ -11,7 +11,7 @@ How the folder is organised, from the outside in:
                         fleet_mix.py decide which phones there are
     virtual_phone.py    one phone: owns everything below
     model_clock.py      model time: every event happens at an exact moment, `speed` times faster
-    phone_loop.py       the event loop: the clock stands still while a process of the phone computes
+    phone_loop.py       the event loop: the clock is paused while a process of the phone computes
     event_journal.py    what really happened, written where the program under test cannot reach
     process_table.py, program_lookup.py, boot_state.py, logcat_buffer.py
                         processes, what a command name runs, properties and settings, the log

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 WAKE_EVERY_S = 0.1
 # Two reads of the clock within this host time return the same model time.
 SAME_MOMENT_S = 0.0002
-# A clock that stood still catches up with the host, but only by this much host time: a computer
+# A clock that was paused catches up with the host, but only by this much host time: a computer
 # that is too slow for the speed makes its phones slower.
 CATCH_UP_MAX_S = 0.1
 
@@ -48,7 +48,7 @@ class ModelClock:
         self._is_firing = False
         self._fire_end = 0.0
         self._running = 0  # callbacks of the phone's processes that wait for the host or run
-        self._stopped_at = 0.0  # model time while there are such callbacks
+        self._paused_at = 0.0  # model time while there are such callbacks
         self._timer: asyncio.TimerHandle | None = None
 
     def current_time(self) -> float:
@@ -56,7 +56,7 @@ class ModelClock:
         if self._is_firing or self.speed <= 0:
             return self.now
         if self._running:
-            return self._stopped_at
+            return self._paused_at
         return (time.monotonic() - self._host_start) * self.speed
 
     def catch_up(self) -> float:
@@ -67,19 +67,19 @@ class ModelClock:
                 self._fire_until(now)
         return self.now
 
-    def stand_still(self) -> None:
-        """Stop for one callback of a process; inside an action, at the time of this action."""
+    def pause(self) -> None:
+        """Pause for one callback of a process; inside an action, at the time of this action."""
         if not self._running or self._is_firing:
-            self._stopped_at = self.current_time()
+            self._paused_at = self.current_time()
         if self._is_firing:
             self._fire_end = self.now
         self._running += 1
 
-    def go_on(self) -> None:
-        """End one `stand_still`; the last one lets the clock continue from where it stopped."""
+    def resume(self) -> None:
+        """End one pause; the last one lets the clock continue from where it was."""
         self._running -= 1
         if not self._running and self.speed > 0:
-            latest = time.monotonic() - self._stopped_at / self.speed
+            latest = time.monotonic() - self._paused_at / self.speed
             self._host_start = max(self._host_start, latest - CATCH_UP_MAX_S)
             self._schedule_wakeup()
 

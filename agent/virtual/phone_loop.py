@@ -1,6 +1,6 @@
-"""The event loop of virtual phones: it stops a phone's clock while a process of the phone runs.
+"""The event loop of virtual phones: it pauses a phone's clock while a process of the phone runs.
 
-A process is a task, and asyncio continues a task with `call_soon`. The clock stands still from the
+A process is a task, and asyncio continues a task with `call_soon`. The clock is paused from the
 moment such a callback is queued until it has run. A process therefore resumes at exactly the time
 that it waited for, and what it computes takes no phone time, however slow the host is.
 """
@@ -36,10 +36,10 @@ class PhoneLoop(asyncio.SelectorEventLoop):
             try:
                 callback(*args)
             finally:
-                clock.go_on()
+                clock.resume()
 
         handle = super().call_soon(run_callback, context=context)
-        clock.stand_still()
+        clock.pause()
         return handle
 
 

@@ -120,7 +120,7 @@ def test_a_phone_that_computes_does_not_stop_the_others(host: AdbHost) -> None:
 
 
 def run_process(work: Coroutine[object, object, Result], model_clock: ModelClock) -> Result:
-    """Run a task as a process of a phone; afterwards its clock must go on."""
+    """Run a task as a process of a phone; afterwards its clock must continue."""
 
     async def main() -> Result:
         task = asyncio.get_running_loop().create_task(work, context=process_context(model_clock))
@@ -132,7 +132,7 @@ def run_process(work: Coroutine[object, object, Result], model_clock: ModelClock
     return run_phones(main())
 
 
-def test_the_clock_goes_on_after_an_error() -> None:
+def test_the_clock_continues_after_an_error() -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise ValueError("expected")
@@ -143,7 +143,7 @@ def test_the_clock_goes_on_after_an_error() -> None:
     assert model_clock.now >= 1.0
 
 
-def test_the_clock_goes_on_after_a_callback_that_fails() -> None:
+def test_the_clock_continues_after_a_callback_that_fails() -> None:
     failures: list[BaseException] = []
 
     async def call_failing() -> None:
@@ -159,7 +159,7 @@ def test_the_clock_goes_on_after_a_callback_that_fails() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3])
-def test_the_clock_goes_on_after_a_cancellation(rounds: int) -> None:
+def test_the_clock_continues_after_a_cancellation(rounds: int) -> None:
     model_clock = ModelClock(speed=100.0)
 
     async def cancel_child() -> bool:

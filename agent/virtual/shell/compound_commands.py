@@ -95,7 +95,7 @@ async def _end_round(shell: "Shell", round_start: float) -> float:
     if model_clock.now > round_start or model_clock.speed <= 0:
         await asyncio.sleep(0)
     else:
-        # The clock stands still while a process computes, so a loop that waits for a time or for
+        # The clock is paused while a process computes, so a loop that waits for a time or for
         # another process would never end.
         await model_clock.sleep(_ROUND_S)
     return model_clock.now
