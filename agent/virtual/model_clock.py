@@ -156,7 +156,8 @@ class ModelClock:
                     self._set_timer(event)
 
     def _set_timer(self, event: ScheduledAction) -> None:
-        if self.speed <= 0 or self._running:
+        # Actions that are due run also while the clock is paused.
+        if self.speed <= 0 or (self._running and event.when > self._paused_at):
             return
         try:
             loop = asyncio.get_running_loop()

@@ -92,6 +92,12 @@ def test_a_busy_loop_does_not_stop_the_time(start_phone: StartPhone, script: str
     assert phone_seconds(printed) == pytest.approx(2.0, abs=ROUNDING_S)
 
 
+def test_rounds_without_a_wait_take_little_time(start_phone: StartPhone) -> None:
+    script = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; for x in 1 2 3; do :; done"
+    printed = start_phone(speed=100.0).out(TIMED.format(script=script))
+    assert phone_seconds(printed) == pytest.approx(1.0, abs=ROUNDING_S)
+
+
 def test_processes_that_cannot_run_do_not_stop_the_time(start_phone: StartPhone) -> None:
     """One waits for the host's input, one is stopped, one was killed while it computed."""
     phone = start_phone(speed=100.0)
@@ -190,6 +196,22 @@ def test_processes_compute_in_no_time() -> None:
         return list(await asyncio.gather(*(process() for _ in range(10))))
 
     assert run_process(wake_up(), model_clock) == [pytest.approx(3.0)] * 10
+
+
+def test_an_action_that_is_due_does_not_wait_for_the_processes() -> None:
+    """A shell that runs one line after another must not delay a fault that starts at once."""
+    model_clock = ModelClock(speed=100.0)
+
+    async def compute_until_it_ran() -> tuple[bool, bool]:
+        ran: list[str] = []
+        now = model_clock.catch_up()
+        model_clock.schedule(now, lambda: ran.append("now"), wakes_host=True)
+        model_clock.schedule(now + 1.0, lambda: ran.append("later"), wakes_host=True)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        return "now" in ran, "later" in ran
+
+    assert run_process(compute_until_it_ran(), model_clock) == (True, False)
 
 
 def test_phones_need_their_event_loop() -> None:

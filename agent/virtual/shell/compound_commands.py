@@ -4,6 +4,7 @@ import asyncio
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from agent.virtual.model_clock import ModelClock
 from agent.virtual.shell import word_expansion
 from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.control_flow import LoopJump, ShellExit
@@ -18,8 +19,32 @@ from agent.virtual.shell.syntax_tree import (
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
-# Phone time of a round of a loop in which no command waits.
-_ROUND_S = 0.001
+# So many rounds of a loop in which no command waits take this much phone time.
+_ROUNDS, _ROUNDS_S = 10, 0.01
+
+
+class _LoopRounds:
+    """The rounds of a loop: lets other processes run after each, and phone time pass.
+
+    The clock is paused while a process computes, so a loop that only checks a condition would
+    otherwise never see the time pass.
+    """
+
+    def __init__(self, model_clock: ModelClock) -> None:
+        self._model_clock = model_clock
+        self._started_at = model_clock.now
+        self._without_wait = 0
+
+    async def end_round(self) -> None:
+        model_clock = self._model_clock
+        has_waited = model_clock.now > self._started_at
+        self._without_wait = 0 if has_waited else self._without_wait + 1
+        if self._without_wait == _ROUNDS and model_clock.speed > 0:
+            await model_clock.sleep(_ROUNDS_S)
+            self._without_wait = 0
+        else:
+            await asyncio.sleep(0)
+        self._started_at = model_clock.now
 
 
 async def run_compound(
@@ -61,14 +86,14 @@ async def _run_if(shell: "Shell", command: IfCommand, streams: StdStreams) -> in
 
 async def _run_loop(shell: "Shell", loop: LoopCommand, streams: StdStreams) -> int:
     status = 0
-    round_start = shell.phone.model_clock.now
+    rounds = _LoopRounds(shell.phone.model_clock)
     while (await shell.run_condition(loop.condition, streams) == 0) != loop.is_until:
         try:
             status = await shell.run_list(loop.body, streams)
         except LoopJump as jump:
             if not jump.continues_loop():
                 break
-        round_start = await _end_round(shell, round_start)
+        await rounds.end_round()
     return status
 
 
@@ -77,7 +102,7 @@ async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int
     for word in loop.words:
         values += await word_expansion.expand_fields(shell, word, streams)
     status = 0
-    round_start = shell.phone.model_clock.now
+    rounds = _LoopRounds(shell.phone.model_clock)
     for value in values:
         shell.variables[loop.name] = value
         try:
@@ -85,20 +110,8 @@ async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int
         except LoopJump as jump:
             if not jump.continues_loop():
                 break
-        round_start = await _end_round(shell, round_start)
+        await rounds.end_round()
     return status
-
-
-async def _end_round(shell: "Shell", round_start: float) -> float:
-    """Let the other processes and phones run; return when the next round of the loop starts."""
-    model_clock = shell.phone.model_clock
-    if model_clock.now > round_start or model_clock.speed <= 0:
-        await asyncio.sleep(0)
-    else:
-        # The clock is paused while a process computes, so a loop that waits for a time or for
-        # another process would never end.
-        await model_clock.sleep(_ROUND_S)
-    return model_clock.now
 
 
 async def _run_case(shell: "Shell", case: CaseCommand, streams: StdStreams) -> int:
