@@ -2,6 +2,7 @@
 
 import json
 import platform
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -164,19 +165,22 @@ def copy_ns(records: list[Record]) -> float:
 
 def test_feeds_learn_alike_and_differ_in_their_copies(pocl: dict[str, str], tmp_path: Path) -> None:
     plan = on_opencl(perceptron(evaluate=10, samples=30))  # 30 samples in batches of 8
-    copies, results = {}, {}
-    for feed in FEEDS:
-        records = run_records(plan, tmp_path, pocl, "--steps", 40, "--feed", feed)
-        done = records[-1]
-        assert done["line"] == "done", done
-        assert done["loss_last"] < done["loss_first"]
-        accuracies = [r["accuracy"] for r in records if r["line"] == "evaluation"]
-        assert len(accuracies) == 4
-        results[feed] = (done["loss_first"], done["loss_last"], accuracies)
-        copies[feed] = copy_ns(records)
-    assert len({str(result) for result in results.values()}) == 1
-    assert copies["copied"] > 2 * copies["resident"]
-    assert copies["preloaded"] < copies["resident"]
+    copies = dict.fromkeys(FEEDS, inf)
+    for _ in range(20):  # other work on this computer does not reach the shortest of many copies
+        results = {}
+        for feed in FEEDS:
+            records = run_records(plan, tmp_path, pocl, "--steps", 40, "--feed", feed)
+            done = records[-1]
+            assert done["line"] == "done", done
+            assert done["loss_last"] < done["loss_first"]
+            accuracies = [r["accuracy"] for r in records if r["line"] == "evaluation"]
+            assert len(accuracies) == 4
+            results[feed] = (done["loss_first"], done["loss_last"], accuracies)
+            copies[feed] = min(copies[feed], copy_ns(records))
+        assert len({str(result) for result in results.values()}) == 1
+        if copies["copied"] > 2 * copies["resident"] > 2 * copies["preloaded"]:
+            return
+    pytest.fail(f"the feeds copy alike: {copies}")
 
 
 def test_a_fallback_works_with_every_feed(pocl: dict[str, str], tmp_path: Path) -> None:
