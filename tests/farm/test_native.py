@@ -175,14 +175,16 @@ def test_the_first_sweep_of_the_readme_is_accepted_on_one_and_two_cores(
 @pytest.mark.slow
 @needs_x86
 @needs_two_cores
-def test_a_commissioned_computer_endures_on_one_and_two_cores(lab: Lab, tmp_path: Path) -> None:
+def test_a_computer_is_commissioned_and_endures_on_one_and_two_cores(
+    lab: Lab, tmp_path: Path
+) -> None:
     with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
-        for _ in range(3):  # it is repeated if other work disturbs it, as its message says
-            done = farm.command("phone", "commission", "NATIVE0001", "--quick")
-            assert "threads" not in done.stderr
-            if done.returncode == 0:
-                break
-        assert "is commissioned" in done.stdout, done.stderr
+        done = farm.command("phone", "commission", "NATIVE0001", "--quick")
+        # Only other work on this computer may disturb it; then it says so.
+        disturbed = done.returncode == 5 and "a run was disturbed" in done.stderr
+        assert disturbed or "is commissioned" in done.stdout, done.stderr
+        assert "threads were pinned" not in done.stderr
+        assert "other cores" not in done.stderr
         file = tmp_path / "endurance.yaml"
         file.write_text(LONG_SWEEP)
         runs = run_sweep(farm, file)
