@@ -180,7 +180,7 @@ def test_a_computer_is_commissioned_and_endures_on_one_and_two_cores(
 ) -> None:
     with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
         done = farm.command("phone", "commission", "NATIVE0001", "--quick")
-        # Only other work on this computer may disturb it; then it says so.
+        # Only other work on this computer may disturb it, and then the message gives the reason.
         disturbed = done.returncode == 5 and "a run was disturbed" in done.stderr
         assert disturbed or "is commissioned" in done.stdout, done.stderr
         assert "threads were pinned" not in done.stderr
