@@ -29,7 +29,6 @@ class Policy:
 
     folder: str
     ticks: dict[int, float] = field(default_factory=dict)
-    clock_khz: int = 0
 
 
 class Board:
@@ -39,7 +38,6 @@ class Board:
         self.sysfs = sysfs
         self.policies: list[Policy] = []
         self.thermometers: list[str] = []  # nodes in thousandths of a degree
-        self.gpus: list[str] = []  # folders in devfreq
         self.meters: list[Callable[[float, float], None]] = []  # called with watts and seconds
         self._files: dict[str, int] = {}
 
@@ -89,7 +87,8 @@ class Board:
         self.add(f"{folder}/scaling_max_freq", highest)
         self.add(f"{folder}/scaling_governor", governors.rsplit(maxsplit=1)[-1])
         self.add(f"{folder}/scaling_available_governors", governors, 0o444)
-        self.add(f"{folder}/scaling_cur_freq", lowest, 0o444)
+        # A kernel changes the clock before a write of a limit returns.
+        (self.sysfs / folder / "scaling_cur_freq").symlink_to("scaling_max_freq")
         self.policies.append(Policy(folder))
 
     def add_zone(self, number: int, name: str, temp_mc: int | None = None) -> None:
@@ -134,8 +133,6 @@ class SmallKernel(threading.Thread):
 
     def step(self, seconds: float, rounds: int) -> None:
         pinned = [self._follow_limits(policy, seconds) for policy in self._board.policies]
-        for folder in self._board.gpus:
-            self._board.set(f"{folder}/cur_freq", int(self._board.read(f"{folder}/min_freq")))
         target_c = REST_C + PINNED_RISE_C * any(pinned)
         self._temp_c += (target_c - self._temp_c) * min(1.0, seconds / WARMING_S)
         noise_c = 0.1 * (rounds % 2)
@@ -148,9 +145,6 @@ class SmallKernel(threading.Thread):
         board, folder = self._board, policy.folder
         lowest, highest = (int(board.read(f"{folder}/scaling_{at}_freq")) for at in ("min", "max"))
         policy.ticks[highest] = policy.ticks.get(highest, 0.0) + seconds * TICKS_PER_S
-        if policy.clock_khz != highest:
-            board.set(f"{folder}/scaling_cur_freq", highest)
-            policy.clock_khz = highest
         if (board.sysfs / folder / "stats").exists():
             rows = (f"{khz} {round(ticks)}" for khz, ticks in sorted(policy.ticks.items()))
             board.set(f"{folder}/stats/time_in_state", "\n".join(rows))
@@ -230,9 +224,8 @@ def _add_jetson_gpu(board: Board, folder: str, steps_hz: Sequence[int]) -> None:
     board.add(f"{folder}/governor", "nvhost_podgov")
     board.add(f"{folder}/min_freq", steps_hz[0])
     board.add(f"{folder}/max_freq", steps_hz[-1])
-    board.add(f"{folder}/cur_freq", steps_hz[0], 0o444)
+    (board.sysfs / folder / "cur_freq").symlink_to("min_freq")
     board.add(f"{folder}/device/load", 250, 0o444)
-    board.gpus.append(folder)
 
 
 def raspberry_pi_4(board: Board) -> None:
