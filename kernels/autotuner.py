@@ -51,6 +51,11 @@ class MatmulShape:
         return "".join("T" if transposed else "N" for transposed in flags)
 
     @property
+    def candidate_prefix(self) -> str:
+        """M N K TA TB, as in the files of the runner."""
+        return f"{self.m} {self.n} {self.k} {int(self.transposed_a)} {int(self.transposed_b)}"
+
+    @property
     def label(self) -> str:
         """Sizes and transposes, e.g. 512x512x512 NT."""
         return f"{self.m}x{self.n}x{self.k} {self.letters}"
@@ -80,7 +85,6 @@ class OpenCLLimits:
 
     local_bytes: int
     max_group: int
-    images: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,6 @@ SEARCH_SPACE: dict[str, dict[str, tuple[int, ...]]] = {
         "GY": (1, 8),
     },
     "tiled_vector": {"TILE": (16, 8, 32)},
-    "image": {"MR": (8, 4), "GX": (8, 16), "GY": (1, 8)},
     "vector": {},
 }
 # Seconds per candidate; a candidate that could not be launched is absent.
@@ -180,8 +183,7 @@ def fits(variant: str, params: Params, limits: OpenCLLimits) -> bool:
     """Tell whether a device has room for a tile of both matrices and for a work group."""
     side = params.get("TILE", 0)
     group = max(side * side // 4, params.get("GX", 1) * params.get("GY", 1))
-    has_room = 2 * 4 * side * side <= limits.local_bytes and group <= limits.max_group
-    return has_room and (limits.images or variant != "image")
+    return 2 * 4 * side * side <= limits.local_bytes and group <= limits.max_group
 
 
 def _is_valid(candidate: MatmulCandidate, limits: OpenCLLimits) -> bool:
@@ -269,10 +271,8 @@ def tuned_text(device: OpenCLIdentity, winners: Sequence[TunedMatmul]) -> str:
         f"kernels {kernels_digest()}",
     ]
     for winner in winners:
-        shape = winner.shape
-        transposes = f"{int(shape.transposed_a)} {int(shape.transposed_b)}"
         lines.append(f"# {winner.gflops:.2f} GFLOPS, the best of {winner.tried}")
-        lines.append(f"sgemm {shape.m} {shape.n} {shape.k} {transposes} {winner.candidate.label}")
+        lines.append(f"sgemm {winner.shape.candidate_prefix} {winner.candidate.label}")
     return "\n".join(lines) + "\n"
 
 

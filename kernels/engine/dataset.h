@@ -82,8 +82,8 @@ const char *stream_check(const struct stream *stream);
 int64_t stream_values(const struct stream *stream);
 size_t stream_bytes(const struct stream *stream);
 
-/* Why a load operation does not fit the plan's streams, or NULL. The check() of the operation does
- * not know the streams, so the reader of a plan calls this as well. */
+/* Why a load operation that passed check_op(), which does not know the streams, does not fit the
+ * plan's streams, or NULL. */
 const char *load_check(const struct op *op, const struct stream *streams, int count);
 
 /* The first sample of the batch that a load operation copies in a step. */

@@ -33,7 +33,7 @@
  * A line that breaks this grammar, a tensor outside its arena or an operation whose operands do not
  * fit is the fault "bad_plan"; an operation that the backend lacks is "unsupported".
  *
- * BACKENDS. Every operation exists in cpu/ first: its check() makes a plan safe for every backend,
+ * BACKENDS. Every operation exists in cpu/ first: check_op() makes a plan safe for every backend,
  * and its count of multiply-adds holds for every backend. The OpenCL backend (opencl/device.h)
  * keeps the arenas on a device and has one launch function per operation (opencl/launch.h). Buffers
  * on a device must begin at multiples of the device's alignment, so plans for OpenCL are lowered
@@ -44,13 +44,13 @@
  * shared by all, since operations run one after another.
  *
  * HOW TO ADD AN OPERATION. Follow an existing one; gelu is short, and its name leads to all places:
- *   cpu/ops.h                       a line with its operands and results
- *   cpu/activations.c               a struct op_kind in the file of its family, listed at the end
- *                                   of the file, with a check() that makes run() safe for any plan
+ *   cpu/activations.c               a formula, and a row of the table at the top of the file of its
+ *                                   family; with a check(), if its signature does not make run()
+ *                                   safe for any plan
  *   workloads/layers/               the layer: its shape, its cost, what its backward pass needs
  *   workloads/lowering/             layer_lowerings.py: which operations the layer becomes, forward
  *                                   and backward; and which output may reuse an input's memory
- *   tests/kernels/reference/        the same in numpy, and in torch_peer.py in PyTorch
+ *   kernels/reference/              the same in numpy, and in torch_peer.py in PyTorch
  *   tests/kernels/test_gradients.py a model that contains it (a layer in no model fails there)
  * then build: python -m kernels.build. The tests compare its values and gradients on one thread and
  * on two. For OpenCL, see opencl/launch.h; until the operation has a launch function, the OpenCL
@@ -123,18 +123,27 @@ struct exec_context {
     struct dataset *dataset;
 };
 
-/* One operation of one backend. */
+/* Why an operation cannot run (part of a sentence), or NULL. */
+typedef const char *op_check(const struct op *op);
+/* Bytes of workspace for this number of threads. */
+typedef size_t op_workspace(const struct op *op, int threads);
+/* Multiply-adds of one execution, counted from the operands; INT64_MAX: too many to count. */
+typedef int64_t op_macs(const struct op *op);
+typedef void op_run(const struct op *op, struct exec_context *exec);
+
+/* One operation. Functions may be NULL, except run. */
 struct op_kind {
     const char *name;
-    /* Why this operation cannot run (part of a sentence), or NULL. After NULL, run() touches
-     * nothing outside its operands and its workspace. */
-    const char *(*check)(const struct op *op);
-    /* Bytes of workspace for this number of threads; NULL: none. */
-    size_t (*workspace)(const struct op *op, int threads);
-    /* Multiply-adds of one execution, counted from the operands; NULL: none. */
-    int64_t (*macs)(const struct op *op);
-    void (*run)(const struct op *op, struct exec_context *exec);
+    const char *signature; /* its operands, their sizes, and its parameters (cpu/ops.h) */
+    op_check *check;       /* only what the signature cannot say */
+    op_workspace *workspace;
+    op_macs *macs;
+    op_run *run;
 };
+
+/* Checks an operation against its signature, its number of multiply-adds and its check(). After
+ * NULL, run() touches nothing outside its operands and its workspace. */
+op_check check_op;
 
 /* Whether an operation is of the kind with this name. */
 static inline bool op_is(const struct op *op, const char *kind) {
@@ -144,7 +153,7 @@ static inline bool op_is(const struct op *op, const char *kind) {
 /* A backend is a list of operations, by family. */
 struct backend {
     const char *name;
-    const struct op_kind *const *const *families; /* the list and each family end with NULL */
+    const struct op_kind *const *families; /* ends with NULL, each family with a name of NULL */
 };
 
 /* Returns the operation of that name, or NULL. */

@@ -8,6 +8,7 @@
 enum { CACHE_LINE_BYTES = 64, CACHE_LINE_FLOATS = CACHE_LINE_BYTES / sizeof(float) };
 
 static inline int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* For count >= 0 and size > 0. */

@@ -1,8 +1,8 @@
 /* plan.c - parses an untrusted plan.
  *
  * The one rule: a plan that passes is safe to run. Every number is within its limits, every tensor
- * lies in its arena, and the check() of every operation accepted its operands. The fault names the
- * first line that breaks the grammar, and nothing is read after it. */
+ * lies in its arena, and check_op() accepted every operation. The fault names the first line that
+ * breaks the grammar, and nothing is read after it. */
 #include "plan.h"
 
 #include <stdlib.h>
@@ -370,14 +370,15 @@ static bool read_params(struct reader *reader, int at, struct op *op) {
     return true;
 }
 
-static bool check_op(struct reader *reader, const struct plan *plan, const struct op *op) {
-    const char *why = op->kind->check(op);
+static bool check_operation(struct reader *reader, const struct plan *plan, const struct op *op) {
+    const char *why = check_op(op);
     if (why == NULL && op_is(op, "load")) {
         why = load_check(op, plan->stream, plan->streams);
     }
     if (why != NULL) {
-        return fault_set(reader->fault, STATUS_BAD_PLAN, "line %d of the plan's body: %s: %s",
-                         reader->line, op->kind->name, why);
+        return fault_set(reader->fault, STATUS_BAD_PLAN,
+                         "line %d of the plan's body: %s: %s; its signature is %s", reader->line,
+                         op->kind->name, why, op->kind->signature);
     }
     return true;
 }
@@ -406,7 +407,7 @@ static bool read_op(struct reader *reader, struct plan *plan) {
     }
     int at = read_operands(reader, plan, 4, op->in, &op->ins);
     if (at == 0 || (at = read_operands(reader, plan, at, op->out, &op->outs)) == 0 ||
-        !read_params(reader, at, op) || !check_op(reader, plan, op)) {
+        !read_params(reader, at, op) || !check_operation(reader, plan, op)) {
         return false;
     }
     if (plan->entries <= op->entry) {

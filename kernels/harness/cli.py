@@ -6,17 +6,19 @@ OpenCL times on a CPU do not predict those of a phone's GPU; every table states 
 import json
 import os
 import sys
-import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from workloads.cli_options import SEED, FiniteRange, value_option
+from workloads.cli_options import SEED, DurationUpTo, value_option
+from workloads.protocol.base import digest_of
 from workloads.protocol.faults import InvalidRequest
 
 if TYPE_CHECKING:
     from kernels.autotuner import MatmulShape
+    from kernels.harness.kernel_check import CheckedLaunch
     from kernels.harness.matmul_bench import MatmulRow
     from kernels.harness.opencl_device import Device
 
@@ -54,23 +56,20 @@ def list_kernels(as_json: bool) -> None:
       farm kernels list --json
     """
     _require_opencl()
-    from dataclasses import asdict
-
-    from kernels.harness.matmul_variants import TUNER_ONLY, VARIANTS
+    from kernels.harness.matmul_bench import TUNER_ONLY, VARIANTS
     from kernels.harness.opencl_device import NO_DEVICE, all_devices
 
     devices = [device.facts for device in all_devices()]
     if as_json:
-        variants = {name: variant.text for name, variant in VARIANTS.items()}
-        click.echo(json.dumps({"devices": [asdict(facts) for facts in devices], "sgemm": variants}))
+        click.echo(json.dumps({"devices": [asdict(facts) for facts in devices], "sgemm": VARIANTS}))
         return
     for number, facts in enumerate(devices):
         click.echo(f"{number}  {facts.label}: {facts.units} units, {facts.global_bytes >> 20} MB")
     if not devices:
         click.echo(NO_DEVICE, err=True)
-    for name, variant in VARIANTS.items():
+    for name, text in VARIANTS.items():
         note = " (tuner only)" if name in TUNER_ONLY else ""
-        click.echo(f"sgemm {name:<13} {variant.text}{note}")
+        click.echo(f"sgemm {name:<13} {text}{note}")
 
 
 @kernels.command()
@@ -85,74 +84,71 @@ def list_kernels(as_json: bool) -> None:
 )
 @json_option
 def check(device: str | None, seed: int, random_shapes: int, as_json: bool) -> None:
-    """Compare every kernel with numpy.
+    """Compare every kernel with references in double precision.
 
-    Shapes are ragged, and products are checked in all transposes. Exits with 5 if a kernel is
-    wrong.
+    Shapes are ragged, and products are checked in all transposes. With --json, the limits of every
+    kernel that was built are included. Exits with 5 if a kernel is wrong.
 
     \b
     Examples:
       farm kernels check
-      farm kernels check --device Oclgrind --random-shapes 0
+      farm kernels check --device 0 --random-shapes 0
     """
     chosen = choose(device)
+    launches, programs = _run_checks(chosen, seed, random_shapes)
     worst: dict[str, float] = {}
-    wrong: list[str] = []
-    checked = 0
-    for name, label, error, passed in _run_checks(chosen, seed, random_shapes):
-        checked += 1
-        worst[name] = max(error, worst.get(name, 0.0))
-        wrong += [] if passed else [f"{label}: error {error:.1e}"]
+    for one in launches:
+        worst[one.name] = max(one.error, worst.get(one.name, 0.0))
+    wrong = [f"{one.label}: error {one.error:.1e}" for one in launches if not one.passed]
     if as_json:
-        result = {"device": chosen.facts.label, "checked": checked}
-        click.echo(json.dumps(result | {"wrong": wrong, "worst_error": worst}))
+        result = {"device": chosen.facts.label, "checked": len(launches), "wrong": wrong}
+        click.echo(json.dumps(result | {"worst_error": worst, "programs": programs}))
     else:
         for name, error in worst.items():
             click.echo(f"{name:<32} largest error {error:.1e}")
         for sentence in wrong:
             click.echo(f"wrong: {sentence}")
-        click.echo(f"{checked} launches checked on {chosen.facts.label}, {len(wrong)} wrong")
+        click.echo(f"{len(launches)} launches checked on {chosen.facts.label}, {len(wrong)} wrong")
     if wrong:
         raise click.exceptions.Exit(FAILED)
 
 
 def _run_checks(
     device: "Device", seed: int, random_shapes: int
-) -> list[tuple[str, str, float, bool]]:
-    """Return name, label, error and success of every launch."""
-    from kernels.harness.kernel_check import TOLERANCE, run_check
-    from kernels.harness.matmul_check import (
-        BATCH_SHAPES,
-        check_batch,
-        check_matmul,
-        check_shapes,
-        variants_for,
-    )
-    from kernels.harness.training_checks import training_checks
+) -> "tuple[list[CheckedLaunch], list[dict[str, object]]]":
+    """Return the error of every launch, and the programs with the limits of their kernels."""
+    from kernels.harness import kernel_check
+    from kernels.harness.local_runner import open_runner
 
-    shapes = list(check_shapes(seed, random_shapes))
-    variants = variants_for(device)
-    products = [(check_matmul, variant, shape) for variant in variants for shape in shapes]
-    products += [
-        (check_batch, variant, shape)
-        for variant in variants
-        for shape in BATCH_SHAPES
-        if variant.batched
+    launches: list[CheckedLaunch] = []
+    built: dict[tuple[str, str], str] = {}
+    shapes = list(kernel_check.check_shapes(seed, random_shapes))
+    bodies = kernel_check.covering_workloads()
+    length = len(shapes) + len(bodies)
+    with (
+        open_runner(device.facts.identity) as runner,
+        click.progressbar(length=length, label="checking", file=sys.stderr) as bar,
+    ):
+        for shape in shapes:
+            checked, records = kernel_check.check_products(runner, shape)
+            launches += checked
+            built |= {(r["files"], r["options"]): r["digest"] for r in records if "files" in r}
+            bar.update(1)
+        for name, body in bodies.items():
+            checked, programs = kernel_check.check_training(runner, name, body)
+            launches += checked
+            built |= {(r["files"], r["options"]): r["digest"] for r in programs}
+            bar.update(1)
+    inspected: list[dict[str, object]] = [
+        {
+            "files": files,
+            "options": options,
+            "digest": digest,
+            "kernels": [asdict(kernel) for kernel in device.inspect_files(files, options)],
+        }
+        for (files, options), digest in built.items()
     ]
-    checks = list(training_checks(seed))
-    results = []
-    total = len(products) + len(checks)
-    with click.progressbar(length=total, label="checking", file=sys.stderr) as bar:
-        for check_product, variant, shape in products:
-            result = check_product(device, variant, shape, seed)
-            name = f"sgemm {result.variant}"
-            results.append((name, f"{name} {shape.label}", result.error, result.passed))
-            bar.update(1)
-        for one in checks:
-            error = run_check(device, one)
-            results.append((one.name, one.name, error, error <= TOLERANCE))
-            bar.update(1)
-    return results
+    return launches, inspected
 
 
 @kernels.command()
@@ -178,11 +174,6 @@ def _run_checks(
     help="Minimum number of launches per turn; the study used 500.",
 )
 @click.option(
-    "--roofline",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Write a roofline plot to this SVG file.",
-)
-@click.option(
     "--tuned",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Add a column for this tuning file.",
@@ -193,44 +184,41 @@ def bench(
     sizes: str,
     rounds: int,
     launches: int,
-    roofline: Path | None,
     tuned: Path | None,
     as_json: bool,
 ) -> None:
     """Time all matmul variants next to numpy.
 
-    The table has the study's figures next to those of this device. All sizes take some minutes.
+    The table has the study's figures next to this device's, and what each kernel was built
+    from. All sizes take some minutes.
 
     \b
     Examples:
       farm kernels bench --sizes 128,256,512
-      farm kernels bench --sizes 256 --roofline roofline.svg
+      farm kernels bench --sizes 256 --tuned phone.tuned
     """
     chosen = choose(device)
-    from kernels.autotuner import read_tuned
+    from kernels.autotuner import MatmulShape, read_tuned
     from kernels.harness import result_tables
-    from kernels.harness.device_tuning import owner_of
+    from kernels.harness.local_runner import open_runner
     from kernels.harness.matmul_bench import bench_matmul
 
     wanted = read_sizes(sizes)
-    winners = [] if tuned is None else read_tuned(tuned, owner_of(chosen))
+    winners = [] if tuned is None else read_tuned(tuned, chosen.facts.identity)
     rows: list[MatmulRow] = []
     interrupted = False
-    with click.progressbar(wanted, label="timing", file=sys.stderr) as bar:
+    with (
+        open_runner(chosen.facts.identity) as runner,
+        click.progressbar(wanted, label="timing", file=sys.stderr) as bar,
+    ):
         try:
-            for size in bar:
-                rows += bench_matmul(chosen, [size], rounds, launches, winners)
+            for n in bar:
+                shape = MatmulShape(n, n, n)
+                rows.append(bench_matmul(runner, shape, rounds, launches, winners))
         except KeyboardInterrupt:  # what was measured until now is printed
             interrupted = True
     if not rows:
         raise click.Abort
-    if roofline is not None:
-        from kernels.harness.launch_timing import measure_peaks
-        from kernels.harness.roofline_plot import roofline_svg
-
-        title = f"SGEMM on {chosen.facts.name}"
-        roofline.write_text(roofline_svg(rows, measure_peaks(chosen), title))
-        click.echo(f"wrote {roofline}", err=True)
     if as_json:
         click.echo(json.dumps(result_tables.bench_as_json(chosen.facts, rows)))
     else:
@@ -259,7 +247,7 @@ def bench(
 def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
     """Train with every feed of the device, and on the CPU.
 
-    Exits with 5 if a model does not train like the reference.
+    Exits with 5 if a model does not train like the CPU.
 
     \b
     Examples:
@@ -268,31 +256,24 @@ def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
     """
     chosen = choose(device)
     from kernels.harness import result_tables
-    from kernels.harness.network_training import NETWORKS, train_network
-    from kernels.harness.perceptron_training import time_transfers, train_perceptrons
-    from workloads.models.perceptrons import WIDTHS
+    from kernels.harness.local_runner import open_runner
+    from kernels.harness.training_bench import MODELS, train_model
 
     wanted = models.split(",")
-    known = [*WIDTHS, *NETWORKS]
-    if unknown := [name for name in wanted if name not in known]:
-        names = ", ".join(known)
+    if unknown := [name for name in wanted if name not in MODELS]:
+        names = ", ".join(MODELS)
         raise InvalidRequest(f"--models: '{unknown[0]}' is not a model; choose from {names}")
-    with click.progressbar(length=rounds * len(wanted), label="training", file=sys.stderr) as bar:
-        selected = [name for name in wanted if name in WIDTHS]
-        perceptrons = train_perceptrons(chosen, selected, rounds, (1, 2), lambda: bar.update(1))
-        networks = [
-            train_network(chosen, name, rounds, lambda: bar.update(1))
-            for name in wanted
-            if name in NETWORKS
-        ]
-    results = (chosen.facts, perceptrons, networks, time_transfers(chosen))
+    with (
+        open_runner(chosen.facts.identity) as runner,
+        click.progressbar(length=rounds * len(wanted), label="training", file=sys.stderr) as bar,
+    ):
+        trained = [train_model(runner, name, rounds, lambda: bar.update(1)) for name in wanted]
     if as_json:
-        click.echo(json.dumps(result_tables.training_as_json(*results)))
+        click.echo(json.dumps(result_tables.training_as_json(chosen.facts, trained)))
     else:
-        click.echo("\n".join(result_tables.training_table(*results)))
-    wrong = [row.name for row in perceptrons if not all(m.passed for m in row.feeds.values())]
-    if wrong := [*wrong, *(net.name for net in networks if not net.passed)]:
-        click.echo(f"wrong: {', '.join(wrong)} did not train like the reference", err=True)
+        click.echo("\n".join(result_tables.training_table(chosen.facts, trained)))
+    if wrong := [model.name for model in trained if not model.passed]:
+        click.echo(f"wrong: {', '.join(wrong)} did not train like the CPU", err=True)
         raise click.exceptions.Exit(FAILED)
 
 
@@ -319,11 +300,12 @@ output_option = click.option(
     help="Tune these transposes; training uses NN, NT and TN.",
 )
 @click.option(
-    "--seconds",
-    default=60.0,
+    "--for",
+    "seconds",
+    default="60s",
     show_default=True,
-    type=FiniteRange(1, 3600),
-    help="Stop searching after this many seconds.",
+    type=DurationUpTo(3600),
+    help="Stop searching after this time.",
 )
 @click.option("--retune", is_flag=True, help="Ignore cached results.")
 @output_option
@@ -342,27 +324,36 @@ def tune(
     \b
     Examples:
       farm kernels tune --sizes 64,256
-      farm kernels tune --seconds 300 --output phone.tuned
+      farm kernels tune --for 5m --output phone.tuned
     """
     chosen = choose(device)
-    from kernels.autotuner import tuned_text
-    from kernels.harness.device_tuning import owner_of, tune_all
+    from kernels.autotuner import OpenCLLimits, kernels_digest, tuned_text
+    from kernels.harness.local_runner import open_runner
     from kernels.harness.result_tables import tuned_as_json, tuned_table
+    from kernels.tuning_run import SearchTime, read_known, tune_missing
 
-    shapes = read_shapes(sizes, transposes)
-    with click.progressbar(length=int(seconds), label="tuning", file=sys.stderr) as bar:
-        start = time.monotonic()
-
-        def show_progress(_: int) -> None:
-            bar.update(int(time.monotonic() - start) - bar.pos)
-
-        winners = tune_all(chosen, shapes, seconds, _cache_home(), retune, show_progress)
+    shapes, owner = read_shapes(sizes, transposes), chosen.facts.identity
+    key = digest_of({"device": asdict(owner), "kernels": kernels_digest()})
+    cache = _cache_home() / "tuned" / f"{key[:16]}.tuned"
+    winners = {} if retune else read_known(cache, owner)
+    limits = OpenCLLimits(chosen.facts.local_bytes, chosen.facts.max_group)
+    missing = [shape for shape in shapes if shape not in winners]
+    with (
+        open_runner(owner) as runner,
+        click.progressbar(length=len(missing), label="tuning", file=sys.stderr) as bar,
+    ):
+        for winner in tune_missing(shapes, winners, limits, runner.tune, SearchTime(seconds)):
+            winners[winner.shape] = winner
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            cache.write_text(tuned_text(owner, list(winners.values())))
+            bar.update(1)
+    chosen_winners = [winners[shape] for shape in shapes]
     if output is not None:
-        output.write_text(tuned_text(owner_of(chosen), winners))
+        output.write_text(tuned_text(owner, chosen_winners))
     if as_json:
-        click.echo(json.dumps(tuned_as_json(chosen.facts, winners)))
+        click.echo(json.dumps(tuned_as_json(chosen.facts, chosen_winners)))
     else:
-        click.echo("\n".join(tuned_table(chosen.facts, winners)))
+        click.echo("\n".join(tuned_table(chosen.facts, chosen_winners)))
 
 
 def read_shapes(sizes: str, transposes: str) -> "list[MatmulShape]":

@@ -1,16 +1,40 @@
-"""Times all matmul variants for square products, next to numpy on the same processor."""
+"""Times all variants of the matrix product for square products, next to numpy."""
 
+import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from kernels.autotuner import MatmulShape, TunedMatmul, nearest
-from kernels.harness.launch_timing import MatmulTime, load_average, time_in_turns
-from kernels.harness.matmul_check import variants_for
-from kernels.harness.matmul_variants import VARIANTS, operands, prepare_matmul
-from kernels.harness.opencl_device import Device
+from kernels.harness.local_runner import LocalRunner
+from workloads.protocol.faults import InvalidRequest
+
+VARIANTS = {
+    "naive": "one value per work item; every operand is loaded again and again",
+    "vector": "four values per work item (float4)",
+    "tiled": "tiles in local memory",
+    "tiled_vector": "local memory and float4: the best kernel of the study",
+    "direct": "a tile in registers, nothing packed: for small products, and for Mali",
+    "dots": "dot products of rows: for small products with B transposed",
+    "packed": "a tile in registers over packed panels: for large products",
+}
+TUNER_ONLY = ("direct", "dots")  # a sweep selects these with `tuned`
+
+
+@dataclass(frozen=True)
+class VariantTime:
+    """The times of one product, and what its kernels were built from."""
+
+    wall_s: float  # with packing and launching, many products with one wait
+    queued_s: float  # of a product alone, by the clock of the device
+    executed_s: float
+    launches: int
+    error: float  # relative to the sum of the absolute terms
+    files: str
+    options: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -18,7 +42,7 @@ class MatmulRow:
     """One size: the best turn of each variant, and of numpy."""
 
     shape: MatmulShape
-    times: dict[str, MatmulTime]
+    times: dict[str, VariantTime]
     numpy_s: float
     load: float
 
@@ -52,33 +76,49 @@ class MatmulRow:
 
 
 def bench_matmul(
-    device: Device,
-    sizes: Sequence[int],
+    runner: LocalRunner,
+    shape: MatmulShape,
     rounds: int,
     launches: int,
     tuned: Sequence[TunedMatmul] = (),
-    on_size: Callable[[], None] = lambda: None,
-) -> list[MatmulRow]:
-    """Time all variants on square products; `on_size` is called after each size."""
-    rows = []
-    for n in sizes:
-        shape = MatmulShape(n, n, n)
-        a, b = operands(shape, seed=n)
-        variants = {variant.name: variant for variant in variants_for(device)}
-        if (best := nearest(tuned, shape)) is not None:
-            variants["tuned"] = replace(VARIANTS[best.variant], params=dict(best.params))
-        launches_by_name = {
-            name: prepare_matmul(device, shape, variant, a, b)[1]
-            for name, variant in variants.items()
-        }
-        times = time_in_turns(device, launches_by_name, rounds, launches)
-        rows.append(MatmulRow(shape, times, _numpy_seconds(a, b, rounds), load_average()))
-        on_size()
-    return rows
+) -> MatmulRow:
+    """Time all variants with their usual parameters, and the best of a tuning file."""
+    best = nearest(tuned, shape)
+    contenders = {name: name for name in VARIANTS} | ({"tuned": best.label} if best else {})
+    times = time_products(runner, shape, contenders, rounds, launches)
+    return MatmulRow(shape, times, _numpy_seconds(shape, rounds), load_average())
 
 
-def _numpy_seconds(a: np.ndarray, b: np.ndarray, rounds: int) -> float:
-    out = np.empty((a.shape[0], b.shape[1]), np.float32)
+def time_products(
+    runner: LocalRunner, shape: MatmulShape, contenders: dict[str, str], rounds: int, launches: int
+) -> dict[str, VariantTime]:
+    """Time candidates in turns, by name."""
+    lines = [f"{shape.candidate_prefix} {label}" for label in contenders.values()]
+    times = {}
+    for name, record in zip(contenders, runner.products(lines, rounds, launches), strict=True):
+        if "fault" in record:
+            raise InvalidRequest(f"{name}: {record['fault']}")
+        times[name] = VariantTime(
+            record["wall_ns"] / 1e9,
+            record["queue_ns"] / 1e9,
+            record["compute_ns"] / 1e9,
+            record["launches"],
+            record["error"],
+            *(record[member] for member in ("files", "options", "digest")),
+        )
+    return times
+
+
+def load_average() -> float:
+    """Return the load of this computer over the last minute."""
+    return os.getloadavg()[0]
+
+
+def _numpy_seconds(shape: MatmulShape, rounds: int) -> float:
+    generator = np.random.default_rng(0)
+    a = generator.random((shape.m, shape.k), np.float32)
+    b = generator.random((shape.k, shape.n), np.float32)
+    out = np.empty((shape.m, shape.n), np.float32)
     best = float("inf")
     for _ in range(10 * rounds):
         start = time.perf_counter()

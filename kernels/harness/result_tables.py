@@ -5,20 +5,13 @@ OpenCL times on a CPU do not predict those of a phone's GPU; every table states 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from statistics import median
 
 from kernels.autotuner import TunedMatmul
-from kernels.harness.engine_run import NAME as ENGINE
+from kernels.harness.local_runner import NAME as ENGINE
 from kernels.harness.matmul_bench import MatmulRow
-from kernels.harness.network_training import NetworkResult
 from kernels.harness.opencl_device import DeviceFacts
-from kernels.harness.perceptron_training import (
-    PerceptronResult,
-    TransferTime,
-    break_even,
-    growth,
-)
 from kernels.harness.published_figures import published_figures, published_matmuls
+from kernels.harness.training_bench import NETWORK_FEED, TrainedModel, growth
 
 NOT_A_PHONE = "Measured on this computer; this does not predict a phone's GPU."
 
@@ -82,15 +75,12 @@ def bench_table(facts: DeviceFacts, rows: Sequence[MatmulRow]) -> Iterator[str]:
         yield f"{row.shape.n:>4}{speeds}{best}"
     yield "GFLOPS by wall time / by the clock of the device, fastest of all turns; 'optimised'"
     yield "is tiled_vector, 'ratio' it over naive by wall time, 'best x' the fastest over naive."
+    for variant, built in rows[-1].times.items():
+        yield f"{variant}: {built.files} {built.options} {built.digest}"
     yield f"{facts.label}. {NOT_A_PHONE}"
 
 
-def training_as_json(
-    facts: DeviceFacts,
-    perceptrons: Sequence[PerceptronResult],
-    networks: Sequence[NetworkResult],
-    transfers: Sequence[TransferTime],
-) -> dict[str, object]:
+def training_as_json(facts: DeviceFacts, models: Sequence[TrainedModel]) -> dict[str, object]:
     """Return everything that was timed and checked."""
     figures = published_figures()
     return {
@@ -100,52 +90,35 @@ def training_as_json(
         "cpu": ENGINE,
         "study": figures["training"] | {"source": figures["source"]},
         "models": [
-            asdict(row)
-            | {"speedup": {feed: row.speedup(feed) for feed in row.feeds}}
-            | {
-                "over_cpu": {
-                    threads: {feed: row.over_cpu(feed, threads) for feed in row.feeds}
-                    for threads in row.engine_s
-                }
+            {
+                "name": model.name,
+                "batch": model.batch,
+                "passed": model.passed,
+                "load": model.load,
+                "engine_s": model.engine_s,
+                "feeds": {
+                    feed: asdict(turns.fastest) | {"turns_s": turns.turns_s}
+                    for feed, turns in model.feeds.items()
+                },
+                "speedup": {feed: model.speedup(feed) for feed in model.feeds},
+                "over_cpu": {feed: model.over_cpu(feed) for feed in model.feeds},
             }
-            for row in perceptrons
+            for model in models
         ],
-        "growth": growth({row.name: row for row in perceptrons}, "preloaded"),
-        "networks": [asdict(net) for net in networks],
-        "transfers": [asdict(transfer) for transfer in transfers],
-        "zero_copy_pays_from_bytes": break_even(transfers),
+        "growth": growth(models, NETWORK_FEED),
     }
 
 
-def training_table(
-    facts: DeviceFacts,
-    perceptrons: Sequence[PerceptronResult],
-    networks: Sequence[NetworkResult],
-    transfers: Sequence[TransferTime],
-) -> Iterator[str]:
+def training_table(facts: DeviceFacts, models: Sequence[TrainedModel]) -> Iterator[str]:
     """Yield a table of feeds, compared with each other and with the CPU."""
-    if perceptrons:
-        yield f"{'model':<7}{'feed':<11}{'us/step':>9}{'x copied':>9}{'kernels':>9}{'copies':>8}"
-        yield f"{'':<18}{'wall':>9}{'':>9}{'us, by events':>17}   times the CPU's, 95 %   load"
-    for row in perceptrons:
-        yield from _perceptron_lines(row)
+    yield f"{'model':<11}{'feed':<11}{'us/step':>9}{'x first':>9}{'kernels':>9}{'copies':>8}"
+    yield f"{'':<22}{'wall':>9}{'':>9}{'us, by events':>17}   times the CPU's, 95 %   load"
+    for model in models:
+        yield from _feed_lines(model)
     figures = published_figures()["training"]
-    for what, factor in growth({row.name: row for row in perceptrons}, "preloaded").items():
+    for what, factor in growth(models, NETWORK_FEED).items():
         published = figures["depth_factor" if "depth" in what else "width_factor"]
         yield f"growth with {what}: {factor:.1f} times (the study's GPU, backward: {published:g})"
-    for net in networks:
-        phases = ", ".join(f"{name} {1e3 * time:.1f}" for name, time in net.phases_s.items())
-        ratio = median(net.turns_s) / median(net.engine_s)
-        yield (
-            f"{net.name}, batch {net.batch}: {1e3 * min(net.turns_s):.1f} ms per step "
-            f"({phases}); {ratio:.1f} times the CPU's"
-        )
-    pays = break_even(transfers)
-    yield (
-        "writing in place was never faster than a copy"
-        if pays is None
-        else f"writing in place is faster than a copy from {pays >> 10} KB on"
-    )
     share = 100 * figures["compute_share"]
     yield (
         f"The CPU is {ENGINE} on one thread. In the study, {share:.0f} % of a step was compute "
@@ -154,13 +127,14 @@ def training_table(
     yield f"{facts.label}. {NOT_A_PHONE}"
 
 
-def _perceptron_lines(row: PerceptronResult) -> Iterator[str]:
-    for feed, result in row.feeds.items():
-        ratio, low, high = row.over_cpu(feed, min(row.engine_s))
+def _feed_lines(model: TrainedModel) -> Iterator[str]:
+    for feed, turns in model.feeds.items():
+        ratio, low, high = model.over_cpu(feed)
+        step, times = turns.fastest, turns.fastest.device_s
         yield (
-            f"{row.name:<7}{feed:<11}{1e6 * result.step_s:>9.1f}{row.speedup(feed):>9.1f}"
-            f"{1e6 * result.kernels_s:>9.1f}{1e6 * result.copies_s:>8.1f}"
-            f"   {ratio:>8.2f} ({low:.2f} to {high:.2f})   {row.load:.1f}"
+            f"{model.name:<11}{feed:<11}{1e6 * step.step_s:>9.1f}{model.speedup(feed):>9.1f}"
+            f"{1e6 * times['compute']:>9.1f}{1e6 * times['copy']:>8.1f}"
+            f"   {ratio:>8.2f} ({low:.2f} to {high:.2f})   {model.load:.1f}"
         )
 
 

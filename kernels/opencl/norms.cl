@@ -94,8 +94,7 @@ batch_norm_gradient(int images, int channels, int pixels, global const float *x,
     }
 }
 
-/* The two parts of that gradient alone, without a fused activation: where the images have no
- * gradient, and where dscale and dshift are known. */
+/* The sums alone, without a fused activation: where the images have no gradient. */
 kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 batch_norm_weight_gradient(int images, int channels, int pixels, global const float *x,
                            global const float *dy, global const float *mean,
@@ -116,22 +115,6 @@ batch_norm_weight_gradient(int images, int channels, int pixels, global const fl
         dscale[channel] = dscale_sum;
         dshift[channel] = dshift_sum;
     }
-}
-
-kernel void batch_norm_input_gradient(int count, int channels, int pixels, int images,
-                                      global const float *x, global const float *dy,
-                                      global const float *scale, global const float *mean,
-                                      global const float *rstd, global const float *dscale,
-                                      global const float *dshift, global float *dx) {
-    int i = (int)get_global_id(0);
-    if (i >= count) {
-        return;
-    }
-    int channel = i / pixels % channels;
-    float values = (float)images * (float)pixels;
-    float value = (x[i] - mean[channel]) * rstd[channel];
-    dx[i] = scale[channel] * rstd[channel] *
-            (dy[i] - dshift[channel] / values - value * dscale[channel] / values);
 }
 
 kernel void batch_norm_inference(int count, int channels, int pixels, float epsilon,

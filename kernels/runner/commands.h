@@ -32,11 +32,12 @@ struct sample_settings {
     double period_ms, seconds;
 };
 
-/* Each writes its records, the last one included, and returns the exit status. */
+/* Each writes its records, if it has any, the last one included, and returns the exit status. */
 int info_main(void);
 int run_main(const struct run_settings *settings);
 int sample_main(const struct sample_settings *settings);
 int watchdog_main(const char *folder, double timeout_s);
+int wait_main(int64_t pid, double seconds);
 int dump_main(const struct run_settings *settings);
 int memory_main(const char *plan);
 int tune_main(const struct tune_settings *settings);
@@ -49,6 +50,9 @@ bool processor_is_supported(struct fault *fault);
 
 /* Writes the record "device". */
 void write_device(struct jsonl_writer *out, const struct device_facts *facts);
+
+/* Writes the members of a program: its files, build options and digest. */
+void write_program(struct jsonl_writer *out, const struct program *program);
 
 /* Reads and checks the plan in a file; NULL: fault. */
 struct plan *open_plan(const char *path, struct fault *fault);

@@ -201,6 +201,17 @@ static int watchdog_command(char **word, struct fault *fault) {
                                                    : report_fault(NULL, fault);
 }
 
+static int wait_command(char **word, struct fault *fault) {
+    double pid = 0, seconds = 15;
+    const struct option options[] = {{"--seconds", .real = &seconds}, {.name = NULL}};
+    if (!parse_number_option("PID", word[0], true, &pid, fault) ||
+        (pid < 1 && !fault_set(fault, STATUS_USAGE, "'PID %.40s' is not a process", word[0])) ||
+        !parse_options(word + 1, options, fault)) {
+        return report_fault(NULL, fault);
+    }
+    return wait_main((int64_t)pid, seconds);
+}
+
 static int info_command(char **word, struct fault *fault) {
     const struct option options[] = {{.name = NULL}};
     return parse_options(word, options, fault) ? info_main() : report_fault(NULL, fault);
@@ -219,8 +230,8 @@ int main(int count, char **word) {
         int (*run)(char **word, struct fault *fault);
     } commands[] = {{"info", 0, info_command},     {"run", 2, run_command},
                     {"sample", 1, sample_command}, {"watchdog", 1, watchdog_command},
-                    {"dump", 2, dump_command},     {"memory", 1, memory_command},
-                    {"tune", 1, tune_command}};
+                    {"wait", 1, wait_command},     {"dump", 2, dump_command},
+                    {"memory", 1, memory_command}, {"tune", 1, tune_command}};
     struct fault fault = {STATUS_DONE, ""};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (count >= 2 + commands[i].words && strcmp(word[1], commands[i].name) == 0) {
@@ -229,7 +240,7 @@ int main(int count, char **word) {
     }
     /* A simulated phone recognises a pushed runner by the first word of this text. */
     fault_set(&fault, STATUS_USAGE,
-              "farmhand-runner has the commands info, run PLAN DIR, sample DIR, watchdog DIR, dump "
-              "PLAN DIR, memory PLAN and tune DIR; see runner.h");
+              "farmhand-runner has the commands info, run PLAN DIR, sample DIR, watchdog DIR, wait "
+              "PID, dump PLAN DIR, memory PLAN and tune DIR; see runner.h");
     return report_fault(NULL, &fault);
 }

@@ -9,21 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../engine/checkpoint.h"
 #include "../engine/executor.h"
 #include "../engine/int_math.h"
 #include "../engine/os.h"
 #include "../engine/thread_pool.h"
 #include "commands.h"
 #include "cycles.h"
+#include "run_checkpoint.h"
 #include "sampler.h"
 
 enum {
     STEP_PHASES = PHASE_EVALUATE,
     TRACES_MAX = 1024,
     TRACE_RECORD_OPS = 2000,
-    LOSSES_MAX = 4096,
-    BOOT_BYTES = 40,
     BUFFER_BYTES = 1 << 18
 };
 
@@ -38,23 +36,6 @@ struct window {
     bool device_times_invalid; /* the timestamps of some step make no sense */
 };
 
-/* The losses of the first and the last epoch. */
-struct losses {
-    int64_t epoch, seen;
-    double first_sum;
-    float last[LOSSES_MAX]; /* a ring of `epoch` values */
-};
-
-/* What a checkpoint keeps of a run. */
-struct run_progress {
-    int64_t measured, measured_ns;
-    int64_t wall_ns, boot_ns; /* when it was written; boot_ns counts from the boot `boot` */
-    char boot[BOOT_BYTES];
-    uint64_t mask;
-    uint64_t device; /* facts of the OpenCL device that its bits depend on, or 0 */
-    struct losses losses;
-};
-
 /* The first and last engine operation of an operation of the header; -1: none. */
 struct op_range {
     int first, last;
@@ -66,11 +47,9 @@ struct run_state {
     struct jsonl_writer out;
     struct fault fault;
     struct window window;
-    struct losses losses;
-    struct checkpoint checkpoint;
-    struct run_progress saved; /* in the last checkpoint */
+    struct run_progress progress;
+    struct run_checkpoint checkpoint;
     uint64_t mask;
-    int64_t checkpoint_written;
     struct sampler *sampler;
     int64_t *stamps;            /* when each operation of a traced step ended */
     struct op_range *op_ranges; /* by entry */
@@ -78,7 +57,7 @@ struct run_state {
     int64_t window_ns, flushed;
     int64_t hello_ns, first_step_ns;
     int64_t measured_before_ns; /* in earlier launches of this run */
-    int64_t started, measured, measured_ns, windows;
+    int64_t started, windows;
     int64_t waited_before; /* the first step that is measured */
 };
 
@@ -154,6 +133,14 @@ void write_device(struct jsonl_writer *out, const struct device_facts *facts) {
     json_end(out);
 }
 
+void write_program(struct jsonl_writer *out, const struct program *program) {
+    char digest[20];
+    format_text(digest, sizeof digest, "%llx", (unsigned long long)program->digest);
+    json_string(out, "files", program->files);
+    json_string(out, "options", program->options);
+    json_string(out, "digest", digest);
+}
+
 /* Writes null where the timestamps of the device make no sense. */
 static void write_times(struct run_state *state, const char *name, const int64_t *ns, int count) {
     if (state->window.device_times_invalid) {
@@ -205,7 +192,7 @@ static void write_trace_record(struct run_state *state, int first, int count) {
         }
     }
     json_begin(&state->out, "trace");
-    json_int(&state->out, "step", state->measured - 1);
+    json_int(&state->out, "step", state->progress.measured - 1);
     json_int(&state->out, "t_ns", origin == INT64_MAX ? state->trace_start : origin);
     json_int(&state->out, "first", first);
     json_open(&state->out, "ends_ns", '[');
@@ -248,10 +235,10 @@ static void summarize_losses(const struct losses *losses, double *first, double 
 
 static void write_done(struct run_state *state, int changed, double answer_error) {
     double first = NAN, last = NAN;
-    summarize_losses(&state->losses, &first, &last);
+    summarize_losses(&state->progress.losses, &first, &last);
     json_begin(&state->out, "done");
-    json_int(&state->out, "steps", state->measured);
-    json_int(&state->out, "ns", state->measured_ns);
+    json_int(&state->out, "steps", state->progress.measured);
+    json_int(&state->out, "ns", state->progress.measured_ns);
     json_int(&state->out, "t_ns", now_ns());
     json_int(&state->out, "peak_rss_kb", peak_rss_kb());
     json_real(&state->out, "loss_first", first);
@@ -279,13 +266,14 @@ static void write_done(struct run_state *state, int changed, double answer_error
     json_end(&state->out);
 }
 
-/* ---- progress and checkpoints ---- */
+/* ---- progress ---- */
 
 /* How much of what was requested has been measured; 1 or more: all of it. */
 static double progress(const struct run_state *state, int64_t now) {
     const struct run_settings *settings = state->settings;
-    double seconds = (double)state->measured_ns / 1e9;
-    double steps = settings->steps > 0 ? (double)state->measured / (double)settings->steps : 1;
+    double seconds = (double)state->progress.measured_ns / 1e9;
+    double steps =
+        settings->steps > 0 ? (double)state->progress.measured / (double)settings->steps : 1;
     double time = settings->seconds > 0 ? seconds / settings->seconds : 1;
     double elapsed = (double)(state->measured_before_ns + now - state->started) / 1e9;
     double limit = settings->max_seconds > 0 ? elapsed / settings->max_seconds : 1;
@@ -293,125 +281,34 @@ static double progress(const struct run_state *state, int64_t now) {
     return limit > requested ? limit : requested;
 }
 
-static int64_t wall_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* The name of this boot, or "". */
-static void read_boot_id(char boot[BOOT_BYTES]) {
-    if (read_file_start("/proc/sys/kernel/random/boot_id", boot, BOOT_BYTES) < 0) {
-        boot[0] = '\0';
-    }
-}
-
-/* The time since a checkpoint was written; -1: not known. Only the wall clock survives a reboot,
- * and it may have been set since: the checkpoint is at least as old as this boot. */
-static int64_t time_since(const struct run_progress *saved) {
-    char boot[BOOT_BYTES];
-    read_boot_id(boot);
-    if (boot[0] != '\0' && strcmp(boot, saved->boot) == 0) {
-        return now_ns() - saved->boot_ns;
-    }
-    int64_t elapsed = wall_ns() - saved->wall_ns;
-    return elapsed < now_ns() ? -1 : elapsed;
-}
-
-static uint64_t device_hash(const struct executor *executor) {
-    return executor->device == NULL ? 0 : device_facts(executor->device)->hash;
-}
-
-static bool save_checkpoint(struct run_state *state) {
-    int64_t start = now_ns();
-    state->saved = (struct run_progress){.measured = state->measured,
-                                         .measured_ns = state->measured_ns,
-                                         .wall_ns = wall_ns(),
-                                         .boot_ns = start,
-                                         .mask = state->mask,
-                                         .device = device_hash(&state->executor),
-                                         .losses = state->losses};
-    read_boot_id(state->saved.boot);
-    if (!checkpoint_write(&state->checkpoint, &state->executor, &state->saved, &state->fault)) {
-        return false;
-    }
-    state->checkpoint_written = now_ns();
-    json_begin(&state->out, "checkpoint");
-    json_int(&state->out, "step", state->measured);
-    json_int(&state->out, "t_ns", start);
-    json_int(&state->out, "ns", state->checkpoint_written - start);
-    json_end(&state->out);
-    return true;
-}
-
 static bool save_checkpoint_if_due(struct run_state *state) {
-    double since = (double)(now_ns() - state->checkpoint_written) / 1e9;
+    double since = (double)(now_ns() - state->checkpoint.written) / 1e9;
     return state->settings->checkpoint == NULL || since < state->settings->checkpoint_s ||
-           save_checkpoint(state);
-}
-
-static void write_resume(struct run_state *state) {
-    int64_t lost_ns = time_since(&state->saved);
-    json_begin(&state->out, "resume");
-    json_int(&state->out, "step", state->measured);
-    json_int(&state->out, "t_ns", now_ns());
-    json_bool(&state->out, "same_cores", state->saved.mask == state->mask);
-    if (lost_ns < 0) {
-        json_null(&state->out, "lost_ns");
-    } else {
-        json_int(&state->out, "lost_ns", lost_ns);
-    }
-    json_end(&state->out);
-}
-
-/* Whether what was restored is the beginning of this run; false: fault. */
-static bool check_progress(struct run_state *state) {
-    const struct run_progress *saved = &state->saved;
-    int64_t step = (int64_t)state->executor.exec.step;
-    if (saved->measured < 0 || saved->measured_ns < 0 || saved->losses.seen < 0 ||
-        saved->losses.epoch != state->losses.epoch ||
-        step != state->settings->warmup + saved->measured) {
-        return checkpoint_refuse(&state->fault, "belongs to a run with other settings");
-    }
-    return true;
+           write_run_checkpoint(&state->checkpoint, &state->executor, &state->progress, &state->out,
+                                &state->fault);
 }
 
 /* Continues from the checkpoint, if there is one. */
 static bool resume(struct run_state *state) {
-    bool found = false;
-    state->checkpoint_written = now_ns();
+    struct run_checkpoint *checkpoint = &state->checkpoint;
+    checkpoint->mask = state->mask;
+    checkpoint->written = now_ns();
     if (state->settings->checkpoint == NULL) {
         return true;
     }
-    if (!checkpoint_open(&state->checkpoint, state->settings->checkpoint, state->executor.plan,
-                         sizeof state->saved, &state->fault) ||
-        !checkpoint_read(&state->checkpoint, &state->executor, &state->saved, &found,
-                         &state->fault)) {
-        return false;
+    if (!read_run_checkpoint(checkpoint, state->settings, &state->executor, &state->progress,
+                             &state->fault) ||
+        !checkpoint->resumed) {
+        return state->fault.status == STATUS_DONE;
     }
-    if (!found) {
-        return true;
-    }
-    if (!check_progress(state)) {
-        return false;
-    }
-    state->measured = state->saved.measured;
-    state->measured_ns = state->measured_before_ns = state->saved.measured_ns;
-    state->losses = state->saved.losses;
+    state->measured_before_ns = state->progress.measured_ns;
     double done = progress(state, state->started);
     if (done >= 1) {
         return checkpoint_refuse(&state->fault, "has all steps of this run, and more");
     }
     state->traced = (int64_t)ceil(done * (double)state->settings->trace_steps);
-    write_resume(state);
+    write_resume(checkpoint, &state->out);
     return true;
-}
-
-/* Whether a device computes the same bits as the one before the checkpoint; false: fault. */
-static bool check_device(struct run_state *state) {
-    bool resumed = state->measured > 0;
-    return !resumed || device_hash(&state->executor) == state->saved.device ||
-           checkpoint_refuse(&state->fault, "belongs to another OpenCL device, driver or kernel");
 }
 
 /* ---- one step ---- */
@@ -474,7 +371,7 @@ static void read_device_times(struct run_state *state, int64_t ns, int64_t phase
 
 /* Checks device and loss after a step; false: fault. */
 static bool record_loss(struct run_state *state) {
-    struct losses *losses = &state->losses;
+    struct losses *losses = &state->progress.losses;
     const struct tensor *loss = state->executor.plan->loss;
     state->executor.exec.step++;
     if (state->first_step_ns == 0) {
@@ -503,7 +400,7 @@ static bool record_loss(struct run_state *state) {
 /* ---- windows ---- */
 
 static void open_window(struct run_state *state) {
-    state->window = (struct window){.first = state->measured, .start = now_ns()};
+    state->window = (struct window){.first = state->progress.measured, .start = now_ns()};
 }
 
 static void add_to_window(struct run_state *state, int64_t ns,
@@ -516,8 +413,8 @@ static void add_to_window(struct run_state *state, int64_t ns,
     for (int phase = 0; phase < STEP_PHASES; phase++) {
         window->phase_ns[phase] += phase_ns[phase];
     }
-    state->measured++;
-    state->measured_ns += ns;
+    state->progress.measured++;
+    state->progress.measured_ns += ns;
 }
 
 static void close_window(struct run_state *state) {
@@ -552,7 +449,7 @@ static bool trace_is_due(const struct run_state *state, int64_t now) {
 static bool evaluation_is_due(const struct run_state *state) {
     const struct executor *executor = &state->executor;
     return executor->evaluation_ranges > 0 && executor->plan->evaluate > 0 &&
-           state->measured % executor->plan->evaluate == 0;
+           state->progress.measured % executor->plan->evaluate == 0;
 }
 
 static void evaluate(struct run_state *state) {
@@ -577,7 +474,7 @@ static void evaluate(struct run_state *state) {
         device_collect_times(executor->device, &unused);
     }
     json_begin(&state->out, "evaluation");
-    json_int(&state->out, "step", state->measured);
+    json_int(&state->out, "step", state->progress.measured);
     json_int(&state->out, "t_ns", start);
     json_int(&state->out, "ns", end - start);
     json_real(&state->out, "accuracy", checks > 0 ? right / checks : NAN);
@@ -588,7 +485,7 @@ static void evaluate(struct run_state *state) {
 static void record_step(struct run_state *state, int64_t start, int64_t end, int64_t *phase_ns) {
     if (end - start >= state->window_ns && state->window.steps > 0) {
         close_window(state);
-        state->window = (struct window){.first = state->measured, .start = start};
+        state->window = (struct window){.first = state->progress.measured, .start = start};
     }
     read_device_times(state, end - start, phase_ns);
     add_to_window(state, end - start, phase_ns);
@@ -668,7 +565,7 @@ static void find_op_ranges(const struct plan *plan, struct op_range *op_ranges) 
 
 static bool allocate_buffers(struct run_state *state) {
     int64_t epoch = min_i64(state->executor.epoch, LOSSES_MAX);
-    state->losses.epoch = epoch;
+    state->progress.losses.epoch = epoch;
     state->stamps = calloc((size_t)state->executor.plan->ops, sizeof *state->stamps);
     state->op_ranges = calloc((size_t)state->executor.plan->entries + 1, sizeof *state->op_ranges);
     if (state->stamps == NULL || state->op_ranges == NULL) {
@@ -713,14 +610,20 @@ static bool open_run(struct run_state *state) {
     write_memory(&state->out, plan, dataset_bytes(state->executor.dataset));
     if (!resume(state) ||
         !executor_open_device(&state->executor, &state->settings->device, &state->fault) ||
-        !check_device(state)) {
+        !check_resumed_device(&state->checkpoint, &state->executor, &state->fault)) {
         return false;
     }
     if (stored) {
         write_input(state);
     }
     if (state->executor.device != NULL) {
-        write_device(&state->out, device_facts(state->executor.device));
+        const struct device_facts *facts = device_facts(state->executor.device);
+        write_device(&state->out, facts);
+        for (int i = 0; i < facts->programs; i++) {
+            json_begin(&state->out, "program");
+            write_program(&state->out, &facts->program[i]);
+            json_end(&state->out);
+        }
     }
     jsonl_flush(&state->out);
     state->sampler = sampler_start(state->settings->folder, state->settings->period_ms, mask,

@@ -11,6 +11,7 @@
  *                         [--input NAME] [--checkpoint FILE] [--checkpoint-s S] [OPENCL]
  *   runner sample DIR     [--period-ms N] [--seconds S]
  *   runner watchdog DIR   [--timeout-s N]
+ *   runner wait PID       [--seconds S]
  *   runner dump PLAN DIR  [--steps N] [--data FILE] [OPENCL]
  *   runner memory PLAN
  *   runner tune DIR       [--launches N] [--rounds N] [OPENCL]
@@ -123,6 +124,10 @@
  *         the device; the time to build the kernels and to copy the initial values; the number of
  *         programs, of matrix products that found their parameters in --tuned, and of parts of a
  *         step that are recorded in command buffers.
+ *     {"line":"program","files":"sgemm_common.cl sgemm_1_naive.cl","options":"-w -DTA=0 -DTB=0",
+ *      "digest":"52d9ec0431a6b7f8"}                                              once per program
+ *         the files of --kernels that were built, after common.cl, with these options. The digest
+ *         is a hash of their text. A simulated phone lists the programs of its matrix products.
  *     {"line":"window","first":I,"n":N,"t_ns":T,"ns":D,"ns_min":A,"ns_max":B,
  *      "phases_ns":[LOAD,FORWARD,BACKWARD,UPDATE],"device_ns":[COPY,QUEUE,COMPUTE],
  *      "loss":L}                                                                       repeated
@@ -208,6 +213,15 @@
  *   unit of the node) is above its limit at two checks in a row, a second apart. When DIR/restore
  *   disappears, the agent has restored everything itself, and the watchdog exits with 0.
  *
+ * wait PID
+ *   Ends when the process PID has ended or when S seconds (--seconds, default 15) of the phone's
+ *   time have passed, whichever is first. PID is an integer from 1 to 999999999, and may be any
+ *   process of the phone, also another user's. A process that does not exist has ended, and so has
+ *   one that its parent has not reaped yet. In every case `wait` prints nothing and exits with 0,
+ *   so the caller looks what is the case. SIGTERM ends it like any program, without a fault record.
+ *   It sleeps without waking the phone. Where the kernel has no pidfd_open (before Linux 5.3) or a
+ *   filter refuses it, `wait` looks every 50 ms, and ends that much later.
+ *
  * dump PLAN DIR
  *   Executes --steps steps (default 1), untimed, and writes DIR/dump.bin, so that a reference on a
  *   computer can be compared with this phone. For each point in time (before the first step, and
@@ -253,8 +267,8 @@
  *     device NAME<TAB>VERSION<TAB>DRIVER            as in info; on another device: "unsupported"
  *     kernels DIGEST                                of common.cl and sgemm_*.cl; not checked
  *     sgemm M N K TA TB VARIANT [NAME=VALUE ...]    the fastest for op(A) op(B) of this size
- *   VARIANT is naive, vector, tiled, tiled_vector, direct, dots, packed, image or half; the names
- *   are definitions that it is built with (MR, NR, TILE ...), and GX and GY, the shape of a
+ *   VARIANT is naive, vector, tiled, tiled_vector, direct, dots or packed; the names are
+ *   definitions that it is built with (MR, NR, TILE ...), and GX and GY, the shape of a
  *   work group. A product uses the record with the same transposes that is nearest in size, and a
  *   rule of thumb where there is none.
  *
@@ -265,9 +279,11 @@
  *   the end. To stdout:
  *     {"line":"device", ...}                                              as in run
  *     {"line":"candidate","number":I,"build_ns":B,"launches":N,"wall_ns":W,"queue_ns":Q,
- *      "compute_ns":C,"error":E}                                          in the order of the file
+ *      "compute_ns":C,"error":E,"files":"...","options":"...","digest":"..."}
+ *                                                                         in the order of the file
  *         I counts from 0. W is the least time per product over all turns, by the runner's clock; Q
- *         and C are as in a window, for a product that is launched alone. E is like answer_error.
+ *         and C are as in a window, for the fastest product that was launched alone: one per round
+ *         and one before. E is like answer_error. The rest is as in the record "program".
  *     {"line":"candidate","number":I,"fault":"one sentence"}              one that cannot be built
  *         or launched, e.g. because the device lacks local memory. The others are still timed.
  *     {"line":"done","candidates":N,"t_ns":T}

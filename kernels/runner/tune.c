@@ -32,8 +32,9 @@ static const int64_t TURN_NS = 20000000;
 struct candidate {
     struct tuned spec;
     int first, last; /* launches of the session */
+    const struct program *program;
     int64_t build_ns, launches, wall_ns;
-    struct device_times single; /* of one product that is launched alone */
+    struct device_times single; /* of the fastest product that was launched alone */
     double error;
     struct fault fault;
 };
@@ -104,6 +105,7 @@ static void add_candidate(struct tuning_bench *bench, struct candidate *candidat
                            &candidate->fault);
     }
     candidate->last = session->launches;
+    candidate->program = session->launch[candidate->first].program;
     candidate->build_ns = session->facts.build_ns - build_ns;
 }
 
@@ -124,19 +126,32 @@ static int64_t multiply(struct tuning_bench *bench, struct candidate *candidate,
     return now_ns() - start;
 }
 
+/* Multiplies once with timestamps, and keeps those of the fastest product; returns the time. */
+static int64_t multiply_alone(struct tuning_bench *bench, struct candidate *candidate) {
+    struct session *session = &bench->session;
+    struct device_times times;
+    /* Only these products record timestamps: they would add to the time of the turns. */
+    session->timed_room = TIMED_COMMANDS;
+    int64_t ns = multiply(bench, candidate, 1);
+    session_collect_times(session, &times);
+    session->timed_room = 0;
+    bool faster = times.ns[DEVICE_COMPUTE] < candidate->single.ns[DEVICE_COMPUTE];
+    if (!candidate->single.valid || (times.valid && faster)) {
+        candidate->single = times;
+    }
+    return ns;
+}
+
 /* The first product warms up and is checked; the second tells how many products fill a turn. */
 static void warm_up(struct tuning_bench *bench, struct candidate *candidate, int64_t min_launches) {
     struct session *session = &bench->session;
     const struct tensor *c = &bench->tensor[2];
-    struct device_times unused;
     memset(c->data, 0, tensor_bytes(c));
     session_copy(session, bench->memory[2], c->data, tensor_bytes(c), true, true, PHASE_LOAD);
     multiply(bench, candidate, 1);
     session_copy(session, bench->memory[2], c->data, tensor_bytes(c), false, true, PHASE_LOAD);
     candidate->error = matmul_error(&bench->op);
-    session_collect_times(session, &unused);
-    int64_t ns = multiply(bench, candidate, 1);
-    session_collect_times(session, &candidate->single);
+    int64_t ns = multiply_alone(bench, candidate);
     candidate->launches = ns > 0 ? max_i64(TURN_NS / ns, min_launches) : min_launches;
 }
 
@@ -155,8 +170,6 @@ static bool time_shape(struct tuning_bench *bench, struct candidate *candidate, 
         return false;
     }
     for (int64_t round = -1; round < settings->rounds; round++) {
-        /* Only the warm-up records timestamps: they would add to the time of the turns. */
-        session->timed_room = round < 0 ? TIMED_COMMANDS : 0;
         for (int i = first; i < last; i++) {
             struct candidate *one = &candidate[i];
             if (one->fault.status != STATUS_DONE) {
@@ -168,6 +181,7 @@ static bool time_shape(struct tuning_bench *bench, struct candidate *candidate, 
             }
             int64_t ns = multiply(bench, one, one->launches) / one->launches;
             one->wall_ns = round == 0 || ns < one->wall_ns ? ns : one->wall_ns;
+            multiply_alone(bench, one);
         }
     }
     return true;
@@ -186,6 +200,7 @@ static void write_candidate(struct jsonl_writer *out, int number,
         json_int(out, "queue_ns", candidate->single.ns[DEVICE_QUEUE]);
         json_int(out, "compute_ns", candidate->single.ns[DEVICE_COMPUTE]);
         json_real(out, "error", candidate->error);
+        write_program(out, candidate->program);
     }
     json_end(out);
     jsonl_flush(out);

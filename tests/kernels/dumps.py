@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 import numpy as np
 
+from kernels.reference import Array, Machine, Plan, parse, read_dump
 from kernels.runner_builds import runner_for
 from tests.kernels.plans import a_plan
-from tests.kernels.reference import Array, Machine, Plan, parse, read_dump
 from workloads.lowering import PlanBody, lower_step
 from workloads.step_cost import Step
 
@@ -97,13 +97,6 @@ class Dumped:
         above = self.loss_with(parameter, index, at + width)
         below = self.loss_with(parameter, index, at - width)
         return (above - below) / (2 * width)
-
-
-def worst(found: Array, expected: Array, scale: float | None = None) -> float:
-    """Return the largest error, relative to the largest value."""
-    if scale is None:
-        scale = float(np.abs(expected).max(initial=0.0))
-    return float(np.abs(found - expected).max(initial=0.0)) / max(scale, 1e-6)
 
 
 def some_places(shape: Sequence[int], count: int, seed: int) -> list[tuple[int, ...]]:

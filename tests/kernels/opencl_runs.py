@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kernels.build import HERE
+from kernels.reference import Array, parse, read_dump
 from tests.kernels.dumps import the_runner
 from tests.kernels.plans import a_plan
-from tests.kernels.reference import Array, parse, read_dump
 
 Record = dict[str, Any]
 SOURCES = HERE / "opencl"

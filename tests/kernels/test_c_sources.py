@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from workloads.lowering.memory_planner import IN_PLACE
+
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -58,6 +60,32 @@ def test_sections_are_marked_in_one_way() -> None:
     marks = [mark for file in KERNELS.rglob("*.[ch]") for mark in ruler.findall(file.read_text())]
     assert marks
     assert [mark for mark in marks if not re.fullmatch(r"/\* ---- \S.* ---- \*/", mark)] == []
+
+
+def test_the_memory_planner_knows_the_operations_that_work_in_place() -> None:
+    """An output with the name of its input is that input, updated; the lowering says so itself."""
+    marked: dict[str, tuple[int, int]] = {}
+    for kind, signature in signatures().items():
+        inputs, outputs = ([*words.split()] for words in signature.split(":")[:2])
+        names = [re.split(r"\W", word)[0] for word in inputs]
+        for number, output in enumerate(outputs):
+            name, _, source = output.partition("=")
+            if source and re.split(r"\W", name)[0] != source:
+                marked[kind] = (names.index(source), number)
+    assert marked == IN_PLACE
+
+
+def signatures() -> dict[str, str]:
+    """Return the signature of every operation in the tables of the engine."""
+    found: dict[str, str] = {}
+    for file in (KERNELS / "engine" / "cpu").glob("*.c"):
+        source = file.read_text().replace("\\\n", "")
+        for name, text in re.findall(r'#define ([A-Z]+) +((?:"[^"]*" *)+)', source):
+            source = re.sub(rf"\b{name}(?=,)", text, source)
+        for kind, text in re.findall(r'^    \{"(\w+)",\s+((?:"[^"]*"\s*)+),', source, re.MULTILINE):
+            found[kind] = "".join(re.findall(r'"([^"]*)"', text))
+    assert len(found) > 70
+    return found
 
 
 def is_inside(folder: str, place: str) -> bool:

@@ -78,7 +78,7 @@ class ThisComputer:
             env={**os.environ, "FARM_OPENCL": "/nowhere"},
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -438,6 +438,16 @@ def test_sample_ends_by_itself_and_appends(ready: RunnerHome) -> None:
         ("run plan nowhere", 8, "io"),
         ("sample dir", 8, "io"),
         ("watchdog nowhere", 8, "io"),
+        ("wait", 2, "usage"),
+        ("wait it", 2, "usage"),
+        ("wait 0", 2, "usage"),
+        ("wait -1", 2, "usage"),
+        ("wait 1.5", 2, "usage"),
+        ("wait 1000000000", 2, "usage"),
+        ("wait 1 2", 2, "usage"),
+        ("wait 1 --seconds", 2, "usage"),
+        ("wait 1 --seconds -1", 2, "usage"),
+        ("wait 1 --timeout-s 1", 2, "usage"),
     ],
 )
 def test_every_fault_has_its_status_and_its_code(
@@ -534,3 +544,31 @@ def test_the_watchdog_ends_when_its_list_is_removed(ready: RunnerHome) -> None:
     ready.sh("rm dir/restore")
     wait_until(lambda: watchdog() is not None, "the watchdog left")
     assert (watchdog(), ready.sh("cat one").out) == (0, "changed\n")
+
+
+def test_wait_ends_with_the_process(ready: RunnerHome) -> None:
+    run = start_long(ready)
+    pid = lines(ready)[0]["pid"]
+    kill = f"{{ sleep 0.3; touch killed; kill -9 {pid}; }} >/dev/null 2>&1 &"
+    wait = f"./runner wait {pid} --seconds {ready.long_s * 1000}"
+    assert ready.sh(f"rm -f killed; {kill} {wait} && ls killed").out == "killed\n"
+    wait_until(lambda: run() is not None, "the run has ended")
+    assert run() in {-signal.SIGKILL, 128 + signal.SIGKILL}
+
+
+def test_wait_ends_after_its_seconds(ready: RunnerHome) -> None:
+    look = "cut -d ' ' -f 1 /proc/uptime"
+    result = ready.sh(f"{look}; ./runner wait $$ --seconds {ready.unit_s}; echo $?; {look}")
+    before, status, after = result.out.split()
+    assert status == "0"
+    assert float(after) - float(before) >= ready.unit_s - 0.01  # uptime has two decimals
+
+
+def test_wait_ends_at_once_without_the_process(ready: RunnerHome) -> None:
+    result = ready.sh("./runner wait 999999999 --seconds 999999999")
+    assert (result.status, result.out) == (0, "")
+
+
+def test_sigterm_ends_the_wait(ready: RunnerHome) -> None:
+    command = "./runner wait 1 --seconds 999999999 & sleep 0.3; kill $!; wait $!; echo $?"
+    assert ready.sh(command).out == f"{128 + signal.SIGTERM}\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kernels.reference import Array, parse, read_dump
 from tests.kernels.dumps import run_plan
 from tests.kernels.plans import a_body, a_plan
-from tests.kernels.reference import Array, parse, read_dump
 
 SAMPLES = 64
 CLASSES = 10

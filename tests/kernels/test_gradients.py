@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tests.kernels.dumps import Dumped, some_places, worst
+from kernels.reference import relative_error
+from tests.kernels.dumps import Dumped, some_places
 from workloads.data_columns import DataColumn, constant, labels, next_tokens, noise, one_hot, tokens
 from workloads.graph import TARGET, Model, Node, PublishedSize
 from workloads.layers import (
@@ -308,7 +309,7 @@ def test_a_step_equals_the_reference(name: str, threads: int) -> None:
     machine = dumped.reference()
     machine.step(dumped.moments[1])
     for number, found in enumerate(dumped.moments[1]):
-        error = worst(found, machine[number])
+        error = relative_error(found, machine[number])
         assert error < 2e-5, f"{dumped.name(number)} is off by {error:.1e} of its size"
 
 
@@ -349,7 +350,7 @@ def test_an_optimizer_follows_its_formula_for_three_steps(
         machine.step(moment)
         for number, found in enumerate(moment):
             # Adam divides by the size of the gradient, which amplifies rounding errors.
-            assert worst(found, machine[number]) < 1e-3, dumped.name(number)
+            assert relative_error(found, machine[number]) < 1e-3, dumped.name(number)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -366,7 +367,7 @@ def test_micro_batches_equal_one_large_batch(threads: int) -> None:
         loss = parts.moments[number][parts.plan.loss][0]
         assert loss == pytest.approx(reference[whole.plan.loss][0], rel=1e-5)
         for (one, _), (other, _) in zip(whole.learned, parts.learned, strict=True):
-            assert worst(parts.moments[number][other], reference[one]) < 1e-4
+            assert relative_error(parts.moments[number][other], reference[one]) < 1e-4
 
 
 @pytest.mark.parametrize("name", [*NORMS, "Dropout", "conv 3x3", "attention of two heads", "lstm"])
@@ -375,7 +376,7 @@ def test_inference_equals_the_reference(name: str) -> None:
     machine = dumped.reference()
     machine.step(dumped.moments[1])
     for number, found in enumerate(dumped.moments[1]):
-        assert worst(found, machine[number]) < 2e-5, dumped.name(number)
+        assert relative_error(found, machine[number]) < 2e-5, dumped.name(number)
 
 
 def test_dropout_draws_a_new_mask_in_every_step() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kernels.plan_memory import memory_of_plan
-from tests.kernels.dumps import CASE, Dumped, dump, run_plan, worst
+from kernels.reference import relative_error
+from tests.kernels.dumps import CASE, Dumped, dump, run_plan
 from tests.kernels.plans import a_plan
 from workloads.catalogue import bind, lower, step_of
 from workloads.lowering import lower_step, step_memory
@@ -54,7 +55,7 @@ def test_three_steps_equal_the_reference(name: str) -> None:
         assert moment[loss][0] == pytest.approx(machine[loss][0], rel=1e-4)
     for number, tensor in enumerate(dumped.plan.tensors):
         if tensor.arena in ("parameter", "state"):
-            error = worst(dumped.moments[-1][number], machine[number])
+            error = relative_error(dumped.moments[-1][number], machine[number])
             assert error < 2e-3, f"{dumped.name(number)} is off by {error:.1e}"
 
 

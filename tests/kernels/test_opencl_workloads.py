@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kernels.build import HERE
-from tests.kernels.dumps import CASE, worst
+from kernels.reference import Machine, parse, relative_error
+from tests.kernels.dumps import CASE
 from tests.kernels.opencl_runs import dump_tensors, run_records
 from tests.kernels.plans import perceptron
 from tests.kernels.pocl import shared_pocl
-from tests.kernels.reference import Machine, parse
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import CATALOGUE, bind, lower, step_of
 from workloads.lowering import lower_step
@@ -83,7 +83,7 @@ def check_model(pocl: dict[str, str], folder: Path, name: str) -> None:
     before, after = dump_tensors(text, folder, pocl, 1)
     reference = Machine(parse(text), before)
     reference.step(after)
-    errors = {t.name: worst(after[t.number], reference[t.number]) for t in body.tensors}
+    errors = {t.name: relative_error(after[t.number], reference[t.number]) for t in body.tensors}
     assert {tensor: error for tensor, error in errors.items() if not error < 2e-5} == {}
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.dumps import Dumped, worst
+from kernels.reference import relative_error
+from tests.kernels.dumps import Dumped
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import CATALOGUE, bind, step_of
 from workloads.graph import Model
@@ -61,7 +62,7 @@ def test_a_gradient_equals_that_of_pytorch(name: str, threads: int) -> None:
     for parameter, gradient in dumped.learned:
         key = dumped.name(parameter)
         way = before[key] - peer.parameters[key].detach()  # at a rate of 1, the gradient itself
-        error = worst(dumped.moments[1][gradient], way.numpy())
+        error = relative_error(dumped.moments[1][gradient], way.numpy())
         assert error < GRADIENT_ERROR_MAX, f"{key}'s gradient is off by {error:.1e} of its size"
 
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.harness.batch_feeds import HARNESS_FEEDS, HARNESS_ONLY
-from kernels.harness.matmul_variants import TUNER_ONLY, VARIANTS
-from tests.kernels.dumps import CASE, worst
+from kernels.reference import Machine, parse, relative_error
+from tests.kernels.dumps import CASE
 from tests.kernels.opencl_runs import Record, dump_tensors, refusal, run_records, start_runner
 from tests.kernels.plans import perceptron
 from tests.kernels.pocl import shared_pocl
-from tests.kernels.reference import Machine, parse
 from tests.kernels.test_gradients import BATCH, MODELS
 from workloads.catalogue import bind, lower, step_of
 from workloads.lowering import lower_step
@@ -36,14 +34,11 @@ def on_opencl(plan: bytes) -> bytes:
     return plan.replace(b"\nbackend cpu\n", b"\nbackend opencl\n")
 
 
-def test_workloads_runner_and_harness_have_the_same_names() -> None:
+def test_workloads_and_runner_have_the_same_names() -> None:
     info = json.loads(start_runner(["info"], {"FARM_OPENCL": "/nowhere"}).stdout)
     assert tuple(info["kernels"]) == KERNELS
     assert tuple(info["feeds"]) == FEEDS
     assert tuple(info["inputs"]) == INPUTS
-    assert [name for name in VARIANTS if name not in TUNER_ONLY] == NAMED_KERNELS
-    assert set(TUNER_ONLY) <= set(VARIANTS)
-    assert set(HARNESS_FEEDS) == {*FEEDS, *HARNESS_ONLY}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +47,7 @@ def test_workloads_runner_and_harness_have_the_same_names() -> None:
         ["--kernel", "fastest"],
         ["--kernel", "direct"],  # only the tuner has it
         ["--kernel", ""],
-        ["--feed", "buffered"],  # only the harness has it
+        ["--feed", "buffered"],
         ["--feed", "Copied"],
         ["--submit", "all"],
         ["--input", "disk"],
@@ -99,7 +94,7 @@ def check_kernel(pocl: dict[str, str], folder: Path, model: str, kernel: str) ->
     before, after = dump_tensors(text, folder, pocl, 1, "--kernel", kernel)
     reference = Machine(parse(text), before)
     reference.step(after)
-    errors = {t.name: worst(after[t.number], reference[t.number]) for t in body.tensors}
+    errors = {t.name: relative_error(after[t.number], reference[t.number]) for t in body.tensors}
     assert {name: error for name, error in errors.items() if not error < 2e-5} == {}
 
 

@@ -35,7 +35,7 @@ def run(runner: Path, plan: bytes, *words: str, verb: str = "run") -> tuple[int,
         [runner, verb, "plan", "dir", *words],
         cwd=runner.parent,
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     out = runner.parent / "dir" / "out.jsonl" if verb == "run" else None
@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_complete_lines(runner: Path) -> None:
         [runner, "run", "plan", "dir", "--seconds", "1", "--max-seconds", "4"],
         cwd=runner.parent,
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=False,
         preexec_fn=_small_files,
     )

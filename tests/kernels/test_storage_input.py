@@ -156,7 +156,7 @@ def start_long_run(folder: Path, *words: object) -> "subprocess.Popen[str]":
 
 def last_record(process: "subprocess.Popen[str]") -> tuple[int, dict[str, Any]]:
     """Wait for the end of a run; return its status and its last record."""
-    printed, _ = process.communicate(timeout=20)
+    printed, _ = process.communicate(timeout=300)
     return process.returncode, json.loads(printed.splitlines()[-1])
 
 
@@ -180,7 +180,7 @@ def test_a_run_that_is_stopped_or_killed_leaves_no_data_set(
     (tmp_path / "plan").write_bytes(perceptron())
     process = start_long_run(tmp_path)
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == status
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "plan"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.launch.opencl_tuning import parse_candidate_times, tuned_shapes
+from agent.launch.opencl_tuning import tuned_shapes
 from kernels.autotuner import (
     MatmulCandidate,
     MatmulShape,
@@ -20,10 +20,11 @@ from kernels.autotuner import (
     search,
     tuned_text,
 )
+from kernels.tuning_run import parse_candidate_times
 from orchestrator.commands.exit_codes import exit_code
 from workloads.protocol.faults import BadFile, BadOutput
 
-ROOM = OpenCLLimits(local_bytes=32768, max_group=256, images=True)
+ROOM = OpenCLLimits(local_bytes=32768, max_group=256)
 DEVICE = OpenCLIdentity("Adreno (TM) 630", "OpenCL 2.0 Adreno(TM) 630", "quite new")
 SHAPE = MatmulShape(256, 256, 256)
 FOUND = [
@@ -105,7 +106,7 @@ def test_a_candidate_that_cannot_be_launched_is_not_chosen() -> None:
 
 
 def test_no_candidate_is_larger_than_the_device() -> None:
-    small = OpenCLLimits(local_bytes=0, max_group=1, images=False)
+    small = OpenCLLimits(local_bytes=0, max_group=1)
     ways = {each.variant for each in all_candidates(SHAPE, small)}
     assert {"vector", "direct", "packed"} == ways
     assert all(dict(each.params).get("GX", 1) == 1 for each in all_candidates(SHAPE, small))

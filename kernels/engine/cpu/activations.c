@@ -1,21 +1,62 @@
 /* activations.c - element-wise activations, dropout, and softmax.
  *
+ *   relu      y = max(x, 0)                       dx = dy where y > 0
+ *   relu6     y = min(max(x, 0), 6)               dx = dy where 0 < y < 6
+ *   leaky     y = x > 0 ? x : SLOPE x             dx = y > 0 ? dy : SLOPE dy
+ *   tanh      y = tanh(x)                         dx = dy (1 - y y)
+ *   sigmoid   y = 1 / (1 + exp(-x))               dx = dy y (1 - y)
+ *   gelu      y = x P(x), P(x) = (1 + erf(x / sqrt(2))) / 2
+ *                                                 dx = dy (P(x) + x exp(-x x / 2) / sqrt(2 pi))
+ *   dropout   y = x mask / (1 - RATE)             dx = dy mask / (1 - RATE)
+ *             mask: 1, or 0 for about RATE of the values
+ *   softmax   y = exp(x) / sum of exp(x)          dx = y (dy - sum of y dy)
+ *             the sums are over LENGTH values that are INNER apart
+ *
  * An element-wise function is written once, for eight lanes; the loop, the threads and the
  * operation around it are shared. */
 #include <math.h>
 
 #include "../random.h"
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "reductions.h"
 
+static op_run relu_forward_run, relu_gradient_run, relu6_forward_run, relu6_gradient_run;
+static op_run leaky_forward_run, leaky_gradient_run, tanh_forward_run, tanh_gradient_run;
+static op_run sigmoid_forward_run, sigmoid_gradient_run, gelu_forward_run, gelu_gradient_run;
+static op_run dropout_forward_run, dropout_gradient_run;
+static op_run softmax_forward_run, softmax_gradient_run;
+static op_check check_slope, check_rate;
+
+const struct op_kind activation_kinds[] = {
+    {"relu_forward", "x[N] : y[N]=x", .run = relu_forward_run},
+    {"relu_gradient", "y[N] dy[N] : dx[N]=dy", .run = relu_gradient_run},
+    {"relu6_forward", "x[N] : y[N]=x", .run = relu6_forward_run},
+    {"relu6_gradient", "y[N] dy[N] : dx[N]=dy", .run = relu6_gradient_run},
+    {"leaky_forward", "x[N] : y[N]=x : : SLOPE", check_slope, .run = leaky_forward_run},
+    {"leaky_gradient", "y[N] dy[N] : dx[N]=dy : : SLOPE", check_slope, .run = leaky_gradient_run},
+    {"tanh_forward", "x[N] : y[N]=x", .run = tanh_forward_run},
+    {"tanh_gradient", "y[N] dy[N] : dx[N]=dy", .run = tanh_gradient_run},
+    {"sigmoid_forward", "x[N] : y[N]=x", .run = sigmoid_forward_run},
+    {"sigmoid_gradient", "y[N] dy[N] : dx[N]=dy", .run = sigmoid_gradient_run},
+    {"gelu_forward", "x[N] : y[N]", .run = gelu_forward_run},
+    {"gelu_gradient", "x[N] dy[N] : dx[N]=dy", .run = gelu_gradient_run},
+    {"dropout_forward", "x[N] : y[N]=x mask[N] : : RATE", check_rate, .run = dropout_forward_run},
+    {"dropout_gradient", "mask[N] dy[N] : dx[N]=dy : : RATE", check_rate,
+     .run = dropout_gradient_run},
+    {"softmax_forward", "x[OUTER*LENGTH*INNER] : y[OUTER*LENGTH*INNER]=x : OUTER LENGTH INNER",
+     .run = softmax_forward_run},
+    {"softmax_gradient",
+     "y[OUTER*LENGTH*INNER] dy[OUTER*LENGTH*INNER] : dx[OUTER*LENGTH*INNER]=dy"
+     " : OUTER LENGTH INNER",
+     .run = softmax_gradient_run},
+    {.name = NULL},
+};
+
 /* ---- element-wise functions ---- */
 
-struct map_kind;
-
 struct map {
-    const struct map_kind *kind;
+    void (*range)(const struct map *map, int64_t first, int64_t last);
     const float *a, *b;
     float *y;
     int64_t count;
@@ -33,60 +74,32 @@ ALWAYS_INLINE void map_range(const struct map *map, int64_t i, int64_t last,
     }
 }
 
-struct map_kind {
-    struct op_kind kind; /* the first member, so that op->kind points to the whole */
-    void (*range)(const struct map *map, int64_t first, int64_t last);
-    int cost; /* per value, as a multiple of the cost of copying it */
-};
-
 static void map_part(void *context, int part, int parts, int worker) {
     (void)worker;
     const struct map *map = context;
     int64_t first, last;
     split_range_by_cache_line(map->count, part, parts, &first, &last);
-    map->kind->range(map, first, last);
+    map->range(map, first, last);
 }
 
-static void map_run(const struct op *op, struct exec_context *exec) {
-    const struct map_kind *kind = (const struct map_kind *)op->kind;
+/* cost: per value, as a multiple of the cost of copying it. */
+static void run_map(const struct op *op, struct exec_context *exec,
+                    void (*range)(const struct map *map, int64_t first, int64_t last), int cost) {
     struct map map = {
-        .kind = kind,
+        .range = range,
         .a = floats(op->in[0]),
         .b = floats(op->in[op->ins - 1]),
         .y = floats(op->out[0]),
         .count = op->out[0]->count,
         .param = op->f[0],
     };
-    parallel_for(exec, map.count, map.count * kind->cost, map_part, &map);
+    parallel_for(exec, map.count, map.count * cost, map_part, &map);
 }
 
-static const char *check_sizes(const struct op *op) {
-    if (op->in[0]->count != op->out[0]->count || op->in[op->ins - 1]->count != op->out[0]->count) {
-        return "has operands of different sizes";
-    }
-    return NULL;
+/* The gradient tells the branches apart by the sign of y. */
+static const char *check_slope(const struct op *op) {
+    return op->f[0] < 0.0f ? "has a negative slope" : NULL;
 }
-
-static const char *check_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    return fault ? fault : check_sizes(op);
-}
-
-static const char *check_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    return fault ? fault : check_sizes(op);
-}
-
-static const char *check_leaky(const struct op *op, const char *ins) {
-    const char *fault = check_signature(op, ins, "f", 0, 1);
-    if (!fault && op->f[0] < 0.0f) {
-        fault = "has a negative slope"; /* the gradient tells the branches apart by the sign of y */
-    }
-    return fault ? fault : check_sizes(op);
-}
-
-static const char *check_leaky_forward(const struct op *op) { return check_leaky(op, "f"); }
-static const char *check_leaky_gradient(const struct op *op) { return check_leaky(op, "ff"); }
 
 /* Forward functions take x twice; gradients take y (gelu: x) and dy. */
 #define UNUSED __attribute__((unused))
@@ -123,25 +136,27 @@ static v8 gelu_grad(v8 x, v8 dy, UNUSED float param) {
     return dy * (normal_cdf + x * normal_density);
 }
 
-/* Defines the operation NAME, which maps `function` over its operands. */
-#define MAP_KIND(NAME, CHECK, FUNCTION, COST)                                                      \
+/* Defines NAME_run(), which maps `function` over the operands. */
+#define MAP(NAME, FUNCTION, COST)                                                                  \
     static void NAME##_range(const struct map *map, int64_t first, int64_t last) {                 \
         map_range(map, first, last, FUNCTION);                                                     \
     }                                                                                              \
-    static const struct map_kind NAME = {{#NAME, CHECK, NULL, NULL, map_run}, NAME##_range, COST};
+    static void NAME##_run(const struct op *op, struct exec_context *exec) {                       \
+        run_map(op, exec, NAME##_range, COST);                                                     \
+    }
 
-MAP_KIND(relu_forward, check_forward, relu, 1)
-MAP_KIND(relu_gradient, check_gradient, relu_grad, 1)
-MAP_KIND(relu6_forward, check_forward, relu6, 1)
-MAP_KIND(relu6_gradient, check_gradient, relu6_grad, 1)
-MAP_KIND(leaky_forward, check_leaky_forward, leaky, 1)
-MAP_KIND(leaky_gradient, check_leaky_gradient, leaky_grad, 1)
-MAP_KIND(tanh_forward, check_forward, tanh_activation, 8)
-MAP_KIND(tanh_gradient, check_gradient, tanh_activation_grad, 1)
-MAP_KIND(sigmoid_forward, check_forward, sigmoid, 6)
-MAP_KIND(sigmoid_gradient, check_gradient, sigmoid_grad, 1)
-MAP_KIND(gelu_forward, check_forward, gelu, 10)
-MAP_KIND(gelu_gradient, check_gradient, gelu_grad, 14)
+MAP(relu_forward, relu, 1)
+MAP(relu_gradient, relu_grad, 1)
+MAP(relu6_forward, relu6, 1)
+MAP(relu6_gradient, relu6_grad, 1)
+MAP(leaky_forward, leaky, 1)
+MAP(leaky_gradient, leaky_grad, 1)
+MAP(tanh_forward, tanh_activation, 8)
+MAP(tanh_gradient, tanh_activation_grad, 1)
+MAP(sigmoid_forward, sigmoid, 6)
+MAP(sigmoid_gradient, sigmoid_grad, 1)
+MAP(gelu_forward, gelu, 10)
+MAP(gelu_gradient, gelu_grad, 14)
 
 /* ---- dropout ---- */
 
@@ -200,6 +215,10 @@ static void dropout_gradient_part(void *context, int part, int parts, int worker
     apply_mask(dropout, first, last);
 }
 
+static const char *check_rate(const struct op *op) {
+    return op->f[0] >= 0.0f && op->f[0] < 1.0f ? NULL : "has a dropout rate outside 0..1";
+}
+
 static void dropout_forward_run(const struct op *op, struct exec_context *exec) {
     uint64_t key = random_bits(exec->seed, RANDOM_DROPOUT, (uint64_t)op->number);
     struct dropout dropout = {
@@ -222,31 +241,6 @@ static void dropout_gradient_run(const struct op *op, struct exec_context *exec)
                               .scale = 1.0f / (1.0f - op->f[0])};
     parallel_for(exec, dropout.count, dropout.count, dropout_gradient_part, &dropout);
 }
-
-static const char *check_rate(const struct op *op, const struct tensor *mask) {
-    if (!(op->f[0] >= 0.0f && op->f[0] < 1.0f)) {
-        return "has a dropout rate outside 0..1";
-    }
-    if (mask->count != op->out[0]->count) {
-        return "has a mask of the wrong size";
-    }
-    return check_sizes(op);
-}
-
-static const char *check_dropout_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "fb", 0, 1);
-    return fault ? fault : check_rate(op, op->out[1]);
-}
-
-static const char *check_dropout_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "bf", "f", 0, 1);
-    return fault ? fault : check_rate(op, op->in[0]);
-}
-
-static const struct op_kind dropout_forward = {"dropout_forward", check_dropout_forward, NULL, NULL,
-                                               dropout_forward_run};
-static const struct op_kind dropout_gradient = {"dropout_gradient", check_dropout_gradient, NULL,
-                                                NULL, dropout_gradient_run};
 
 /* ---- softmax ---- */
 
@@ -348,50 +342,3 @@ static void softmax_gradient_run(const struct op *op, struct exec_context *exec)
     parallel_for(exec, softmax.outer * softmax.inner, op->in[0]->count * 2, softmax_gradient_part,
                  &softmax);
 }
-
-static const char *check_axes(const struct op *op) {
-    int64_t left = op->in[0]->count;
-    for (int n = 0; n < 3; n++) {
-        if (op->i[n] < 1 || left % op->i[n] != 0) {
-            return "has OUTER, LENGTH and INNER that do not match its operand";
-        }
-        left /= op->i[n];
-    }
-    return left != 1 ? "has OUTER, LENGTH and INNER that do not match its operand"
-                     : check_sizes(op);
-}
-
-static const char *check_softmax_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 3, 0);
-    return fault ? fault : check_axes(op);
-}
-
-static const char *check_softmax_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 3, 0);
-    return fault ? fault : check_axes(op);
-}
-
-static const struct op_kind softmax_forward = {"softmax_forward", check_softmax_forward, NULL, NULL,
-                                               softmax_forward_run};
-static const struct op_kind softmax_gradient = {"softmax_gradient", check_softmax_gradient, NULL,
-                                                NULL, softmax_gradient_run};
-
-const struct op_kind *const activation_kinds[] = {
-    &relu_forward.kind,
-    &relu_gradient.kind,
-    &relu6_forward.kind,
-    &relu6_gradient.kind,
-    &leaky_forward.kind,
-    &leaky_gradient.kind,
-    &tanh_forward.kind,
-    &tanh_gradient.kind,
-    &sigmoid_forward.kind,
-    &sigmoid_gradient.kind,
-    &gelu_forward.kind,
-    &gelu_gradient.kind,
-    &dropout_forward,
-    &dropout_gradient,
-    &softmax_forward,
-    &softmax_gradient,
-    NULL,
-};

@@ -1,14 +1,44 @@
 /* attention.c - multi-head attention over (N, T, 3F): scores, values, and their gradients.
  *
+ *   scores = q kT / sqrt(D)      per sample and head; D = F / HEADS values per head
+ *            -1e30 where CAUSAL is 1 and the key comes after the query
+ *   out = probs v                probs: the softmax of scores
+ *   dprobs = dout vT, dv = probsT dout
+ *   dq = dscores k / sqrt(D), dk = dscoresT q / sqrt(D)
+ *
+ * qkv has queries, keys and values side by side. values_gradient writes the values of dqkv, and
+ * scores_gradient its queries and keys.
+ *
  * The one rule: a head is selected by pointer and stride, never copied, so that each product is a
  * plain call of gemm_serial(). */
 #include <math.h>
 #include <string.h>
 
 #include "../thread_pool.h"
-#include "check.h"
 #include "gemm.h"
 #include "ops.h"
+
+static op_run attention_scores_run, attention_values_run, attention_values_gradient_run;
+static op_run attention_scores_gradient_run;
+static op_workspace heads_workspace;
+static op_macs scores_macs, two_products_macs;
+static op_check check_heads;
+
+const struct op_kind attention_kinds[] = {
+    {"attention_scores", "qkv(N,T,3*HEADS*D) : scores(N,HEADS,T,T) : HEADS CAUSAL", check_heads,
+     heads_workspace, scores_macs, attention_scores_run},
+    {"attention_values", "qkv(N,T,3*HEADS*D) probs(N,HEADS,T,T) : out(N,T,HEADS*D) : HEADS",
+     check_heads, heads_workspace, scores_macs, attention_values_run},
+    {"attention_values_gradient",
+     "qkv(N,T,3*HEADS*D) probs(N,HEADS,T,T) dout(N,T,HEADS*D)"
+     " : dprobs(N,HEADS,T,T) dqkv(N,T,3*HEADS*D) : HEADS",
+     check_heads, heads_workspace, two_products_macs, attention_values_gradient_run},
+    {"attention_scores_gradient",
+     "qkv(N,T,3*HEADS*D) dscores(N,HEADS,T,T) dqkv(N,T,3*HEADS*D)"
+     " : dqkv(N,T,3*HEADS*D)=dqkv : HEADS CAUSAL",
+     check_heads, heads_workspace, two_products_macs, attention_scores_gradient_run},
+    {.name = NULL},
+};
 
 /* The heads of an operation. qkv is (N, T, 3F): queries, keys and values side by side. */
 struct heads {
@@ -53,22 +83,9 @@ static struct matrix scores_matrix(const struct heads *heads, const struct tenso
     return (struct matrix){floats(x) + number * heads->steps * heads->steps, heads->steps, 1};
 }
 
-static const char *check_heads(const struct op *op, const struct tensor *qkv,
-                               const struct tensor *scores) {
-    if (!is_sequence(qkv) || qkv->dim[2] % 3) {
-        return "needs queries, keys and values side by side";
-    }
-    if (op->i[0] < 1 || qkv->dim[2] / 3 % op->i[0]) {
-        return "has heads that do not divide the features";
-    }
-    if (scores->rank != 4 || scores->dim[0] != qkv->dim[0] || scores->dim[1] != op->i[0] ||
-        scores->dim[2] != qkv->dim[1] || scores->dim[3] != qkv->dim[1]) {
-        return "has scores of the wrong shape";
-    }
-    if (!macs_fit(qkv->count, qkv->dim[1], 2) || scores->dim[0] * scores->dim[1] > INT32_MAX) {
-        return "is too large";
-    }
-    return NULL;
+/* Heads are numbered by an int. */
+static const char *check_heads(const struct op *op) {
+    return op->in[0]->dim[0] * op->i[0] > INT32_MAX ? "has too many heads" : NULL;
 }
 
 static size_t head_scratch(const struct heads *heads) {
@@ -97,16 +114,10 @@ static void *product_scratch(const struct heads *heads, int worker) {
 
 static int64_t scores_macs(const struct op *op) {
     struct heads heads = heads_of(op, op->in[0]);
-    return heads.samples * heads.steps * heads.steps * heads.features;
+    return mul_saturated(heads.samples * heads.steps * heads.features, heads.steps);
 }
 
-static int64_t two_products_macs(const struct op *op) { return 2 * scores_macs(op); }
-
-/* qkv : scores : HEADS CAUSAL */
-static const char *scores_check(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 2, 0);
-    return fault ? fault : check_heads(op, op->in[0], op->out[0]);
-}
+static int64_t two_products_macs(const struct op *op) { return mul_saturated(2, scores_macs(op)); }
 
 static void scores_head(void *context, int part, int parts, int worker) {
     (void)parts;
@@ -130,24 +141,8 @@ static void scores_head(void *context, int part, int parts, int worker) {
     }
 }
 
-static void scores_run(const struct op *op, struct exec_context *exec) {
+static void attention_scores_run(const struct op *op, struct exec_context *exec) {
     run_per_head(op, exec, scores_head);
-}
-
-static const struct op_kind attention_scores = {"attention_scores", scores_check, heads_workspace,
-                                                scores_macs, scores_run};
-
-/* qkv probs : out : HEADS */
-static const char *values_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 1, 0);
-    if (!fault) {
-        fault = check_heads(op, op->in[0], op->in[1]);
-    }
-    const struct tensor *qkv = op->in[0];
-    if (!fault && !has_shape(op->out[0], qkv->dim[0], qkv->dim[1], qkv->dim[2] / 3)) {
-        fault = "has an output of the wrong shape";
-    }
-    return fault;
 }
 
 static void values_head(void *context, int part, int parts, int worker) {
@@ -160,27 +155,8 @@ static void values_head(void *context, int part, int parts, int worker) {
         head_matrix(heads, heads->op->out[0], n, head), false, product_scratch(heads, worker));
 }
 
-static void values_run(const struct op *op, struct exec_context *exec) {
+static void attention_values_run(const struct op *op, struct exec_context *exec) {
     run_per_head(op, exec, values_head);
-}
-
-static const struct op_kind attention_values = {"attention_values", values_check, heads_workspace,
-                                                scores_macs, values_run};
-
-/* qkv probs dout : dprobs dqkv : HEADS */
-static const char *values_gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "fff", "ff", 1, 0);
-    if (!fault) {
-        fault = check_heads(op, op->in[0], op->in[1]);
-    }
-    const struct tensor *qkv = op->in[0];
-    if (!fault && !has_shape(op->in[2], qkv->dim[0], qkv->dim[1], qkv->dim[2] / 3)) {
-        fault = "has a gradient of the wrong shape";
-    }
-    if (!fault && (!same_shape(op->out[0], op->in[1]) || !same_shape(op->out[1], qkv))) {
-        fault = "has an output of the wrong shape";
-    }
-    return fault;
 }
 
 static void values_gradient_head(void *context, int part, int parts, int worker) {
@@ -197,24 +173,8 @@ static void values_gradient_head(void *context, int part, int parts, int worker)
         dout, qkv_matrix(heads, op->out[1], n, head, VALUE), false, product_scratch(heads, worker));
 }
 
-static void values_gradient_run(const struct op *op, struct exec_context *exec) {
+static void attention_values_gradient_run(const struct op *op, struct exec_context *exec) {
     run_per_head(op, exec, values_gradient_head);
-}
-
-static const struct op_kind attention_values_gradient = {"attention_values_gradient",
-                                                         values_gradient_check, heads_workspace,
-                                                         two_products_macs, values_gradient_run};
-
-/* qkv dscores dqkv : dqkv= : HEADS CAUSAL */
-static const char *scores_gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "fff", "f", 2, 0);
-    if (!fault) {
-        fault = check_heads(op, op->in[0], op->in[1]);
-    }
-    if (!fault && (!same_shape(op->in[2], op->in[0]) || !same_shape(op->out[0], op->in[0]))) {
-        fault = "has an output of the wrong shape";
-    }
-    return fault;
 }
 
 /* dscores, scaled; zero where the mask hides a key. */
@@ -262,18 +222,6 @@ static void scores_gradient_head(void *context, int part, int parts, int worker)
                 qkv_matrix(heads, op->out[0], n, head, KEY), false, product_scratch(heads, worker));
 }
 
-static void scores_gradient_run(const struct op *op, struct exec_context *exec) {
+static void attention_scores_gradient_run(const struct op *op, struct exec_context *exec) {
     run_per_head(op, exec, scores_gradient_head);
 }
-
-static const struct op_kind attention_scores_gradient = {"attention_scores_gradient",
-                                                         scores_gradient_check, heads_workspace,
-                                                         two_products_macs, scores_gradient_run};
-
-const struct op_kind *const attention_kinds[] = {
-    &attention_scores,
-    &attention_values,
-    &attention_values_gradient,
-    &attention_scores_gradient,
-    NULL,
-};

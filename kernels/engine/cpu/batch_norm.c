@@ -1,5 +1,10 @@
-/* batch_norm.c - batch normalization: with the statistics of the batch in training, with running
+/* batch_norm.c - batch normalisation: with the statistics of the batch in training, with running
  * statistics in inference.
+ *
+ *   y = a((x - mean) rstd scale + shift)       mean, variance: of a channel in the whole batch
+ *   rstd = 1 / sqrt(variance + EPSILON)        a: none, relu or relu6
+ *   rmean = MOMENTUM rmean + (1 - MOMENTUM) mean, and the same for rvar with the unbiased variance
+ *   in inference, mean and variance are rmean and rvar
  *
  * Mean and squared distance of a slice are computed one after the other while it is in the L1
  * cache: that reads x from memory once, with the accuracy of two passes. */
@@ -8,6 +13,28 @@
 #include <math.h>
 
 #include "reductions.h"
+
+static op_run batch_norm_forward_run, batch_norm_relu_forward_run, batch_norm_relu6_forward_run;
+static op_run batch_norm_inference_run, batch_norm_relu_inference_run;
+static op_run batch_norm_relu6_inference_run;
+
+#define FORWARD                                                                                    \
+    "x(N,C,P..) scale[C] shift[C] rmean[C] rvar[C]"                                                \
+    " : y[N*C*P] mean[C] rstd[C] rmean[C]=rmean rvar[C]=rvar : : MOMENTUM EPSILON"
+#define INFERENCE "x(N,C,P..) scale[C] shift[C] rmean[C] rvar[C] : y[N*C*P]=x : : EPSILON"
+
+const struct op_kind batch_norm_kinds[] = {
+    {"batch_norm_forward", FORWARD, .workspace = batch_norm_workspace,
+     .run = batch_norm_forward_run},
+    {"batch_norm_relu_forward", FORWARD, .workspace = batch_norm_workspace,
+     .run = batch_norm_relu_forward_run},
+    {"batch_norm_relu6_forward", FORWARD, .workspace = batch_norm_workspace,
+     .run = batch_norm_relu6_forward_run},
+    {"batch_norm_inference", INFERENCE, .run = batch_norm_inference_run},
+    {"batch_norm_relu_inference", INFERENCE, .run = batch_norm_relu_inference_run},
+    {"batch_norm_relu6_inference", INFERENCE, .run = batch_norm_relu6_inference_run},
+    {.name = NULL},
+};
 
 /* ---- slices ---- */
 
@@ -318,59 +345,3 @@ static void batch_norm_relu_inference_run(const struct op *op, struct exec_conte
 static void batch_norm_relu6_inference_run(const struct op *op, struct exec_context *exec) {
     inference(op, exec, RELU6);
 }
-
-const char *check_channels(const struct op *op, int shaped_like_x, int output_like_x) {
-    const struct tensor *x = op->in[0];
-    if (x->rank < 2) {
-        return "has an operand without channels";
-    }
-    for (int n = 1; n < op->ins; n++) {
-        if (op->in[n]->count != (n < shaped_like_x ? x->count : x->dim[1])) {
-            return "has an operand that does not match its channels";
-        }
-    }
-    for (int n = 0; n < op->outs; n++) {
-        if (op->out[n]->count != (n == output_like_x ? x->count : x->dim[1])) {
-            return "has a result that does not match its channels";
-        }
-    }
-    return NULL;
-}
-
-static const char *check_batch_norm_forward(const struct op *op) {
-    const char *fault = check_signature(op, "fffff", "fffff", 0, 2);
-    return fault ? fault : check_channels(op, 1, 0);
-}
-
-static const char *check_batch_norm_inference(const struct op *op) {
-    const char *fault = check_signature(op, "fffff", "f", 0, 1);
-    return fault ? fault : check_channels(op, 1, 0);
-}
-
-static const struct op_kind batch_norm_forward = {"batch_norm_forward", check_batch_norm_forward,
-                                                  batch_norm_workspace, NULL,
-                                                  batch_norm_forward_run};
-static const struct op_kind batch_norm_relu_forward = {
-    "batch_norm_relu_forward", check_batch_norm_forward, batch_norm_workspace, NULL,
-    batch_norm_relu_forward_run};
-static const struct op_kind batch_norm_relu6_forward = {
-    "batch_norm_relu6_forward", check_batch_norm_forward, batch_norm_workspace, NULL,
-    batch_norm_relu6_forward_run};
-static const struct op_kind batch_norm_inference = {
-    "batch_norm_inference", check_batch_norm_inference, NULL, NULL, batch_norm_inference_run};
-static const struct op_kind batch_norm_relu_inference = {"batch_norm_relu_inference",
-                                                         check_batch_norm_inference, NULL, NULL,
-                                                         batch_norm_relu_inference_run};
-static const struct op_kind batch_norm_relu6_inference = {"batch_norm_relu6_inference",
-                                                          check_batch_norm_inference, NULL, NULL,
-                                                          batch_norm_relu6_inference_run};
-
-const struct op_kind *const batch_norm_kinds[] = {
-    &batch_norm_forward,
-    &batch_norm_relu_forward,
-    &batch_norm_relu6_forward,
-    &batch_norm_inference,
-    &batch_norm_relu_inference,
-    &batch_norm_relu6_inference,
-    NULL,
-};

@@ -10,7 +10,6 @@
 #ifndef FARMHAND_BATCH_NORM_H
 #define FARMHAND_BATCH_NORM_H
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
@@ -35,10 +34,6 @@ struct batch_norm batch_norm_of(const struct op *op);
 
 /* Bytes for the sums of slices; 0 where threads process whole channels. */
 size_t batch_norm_workspace(const struct op *op, int threads);
-
-/* Checks that the first `shaped_like_x` operands and result number `output_like_x` (-1: none) have
- * the size of x, and all others one value per channel. */
-const char *check_channels(const struct op *op, int shaped_like_x, int output_like_x);
 
 /* Whether threads can split the channels about evenly. */
 static inline bool channels_are_enough(const struct batch_norm *norm, int threads) {

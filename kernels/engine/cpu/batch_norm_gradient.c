@@ -1,7 +1,30 @@
 /* batch_norm_gradient.c - the gradients of batch normalisation and of the activation fused with it.
  *
+ *   g = dy where the activation passed its input, n = (x - mean) rstd
+ *   dshift = sum of g, dscale = sum of g n, over a channel of M values
+ *   dx = rstd scale (g - (dshift + n dscale) / M)
+ *
  * Both gradients need the same two sums over a channel: of dy, and of dy * (x - mean). */
 #include "batch_norm.h"
+
+static op_run batch_norm_weight_gradient_run, batch_norm_gradient_run;
+static op_run batch_norm_relu_gradient_run, batch_norm_relu6_gradient_run;
+
+/* Both gradients while a channel is in the cache. */
+#define BOTH                                                                                       \
+    "x(N,C,P..) dy[N*C*P] scale[C] shift[C] mean[C] rstd[C] : dscale[C] dshift[C] dx[N*C*P]=dy"
+
+const struct op_kind batch_norm_gradient_kinds[] = {
+    {"batch_norm_weight_gradient", "x(N,C,P..) dy[N*C*P] mean[C] rstd[C] : dscale[C] dshift[C]",
+     .workspace = batch_norm_workspace, .run = batch_norm_weight_gradient_run},
+    {"batch_norm_gradient", BOTH, .workspace = batch_norm_workspace,
+     .run = batch_norm_gradient_run},
+    {"batch_norm_relu_gradient", BOTH, .workspace = batch_norm_workspace,
+     .run = batch_norm_relu_gradient_run},
+    {"batch_norm_relu6_gradient", BOTH, .workspace = batch_norm_workspace,
+     .run = batch_norm_relu6_gradient_run},
+    {.name = NULL},
+};
 
 /* Sums of dy, and of dy * (x - mean). */
 struct grad_sums {
@@ -253,18 +276,6 @@ static void batch_norm_weight_gradient_run(const struct op *op, struct exec_cont
     gradient(&norm, exec);
 }
 
-static void batch_norm_input_gradient_run(const struct op *op, struct exec_context *exec) {
-    struct batch_norm norm = batch_norm_of(op);
-    norm.dy = floats(op->in[1]);
-    norm.scale = floats(op->in[2]);
-    norm.mean = floats(op->in[3]);
-    norm.rstd = floats(op->in[4]);
-    norm.dscale = floats(op->in[5]);
-    norm.dshift = floats(op->in[6]);
-    norm.y = floats(op->out[0]);
-    parallel_for(exec, norm.channels * norm.slices, op->in[0]->count * 2, input_grad_slices, &norm);
-}
-
 static void both_gradients(const struct op *op, struct exec_context *exec,
                            enum activation activation) {
     struct batch_norm norm = batch_norm_of(op);
@@ -291,39 +302,3 @@ static void batch_norm_relu_gradient_run(const struct op *op, struct exec_contex
 static void batch_norm_relu6_gradient_run(const struct op *op, struct exec_context *exec) {
     both_gradients(op, exec, RELU6);
 }
-
-static const char *check_batch_norm_weight_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "ff", 0, 0);
-    return fault ? fault : check_channels(op, 2, -1);
-}
-
-static const char *check_batch_norm_input_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "fffffff", "f", 0, 0);
-    return fault ? fault : check_channels(op, 2, 0);
-}
-
-static const char *check_batch_norm_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ffffff", "fff", 0, 0);
-    return fault ? fault : check_channels(op, 2, 2);
-}
-
-static const struct op_kind batch_norm_weight_gradient = {
-    "batch_norm_weight_gradient", check_batch_norm_weight_gradient, batch_norm_workspace, NULL,
-    batch_norm_weight_gradient_run};
-static const struct op_kind batch_norm_input_gradient = {"batch_norm_input_gradient",
-                                                         check_batch_norm_input_gradient, NULL,
-                                                         NULL, batch_norm_input_gradient_run};
-static const struct op_kind batch_norm_gradient = {"batch_norm_gradient", check_batch_norm_gradient,
-                                                   batch_norm_workspace, NULL,
-                                                   batch_norm_gradient_run};
-static const struct op_kind batch_norm_relu_gradient = {
-    "batch_norm_relu_gradient", check_batch_norm_gradient, batch_norm_workspace, NULL,
-    batch_norm_relu_gradient_run};
-static const struct op_kind batch_norm_relu6_gradient = {
-    "batch_norm_relu6_gradient", check_batch_norm_gradient, batch_norm_workspace, NULL,
-    batch_norm_relu6_gradient_run};
-
-const struct op_kind *const batch_norm_gradient_kinds[] = {
-    &batch_norm_weight_gradient, &batch_norm_input_gradient, &batch_norm_gradient,
-    &batch_norm_relu_gradient,   &batch_norm_relu6_gradient, NULL,
-};

@@ -1,5 +1,11 @@
-/* conv.c - the operations of a convolution: their checks, and which file computes each case
- * (conv.h).
+/* conv.c - the operations of a convolution, and which file computes each case (conv.h).
+ *
+ *   y[n,o,p,q] = b[o] + the sum of x[n,i,p SH - TOP + h,q SW - LEFT + w] w[o,i,h,w] over i, h, w
+ *   dw and dx: the same products, summed over the pixels of dy and over the windows of a pixel
+ *
+ * SH and SW are strides; TOP and LEFT are the padding before the image, and the padding after it
+ * follows from the shapes. A transposed convolution is the input gradient of a plain one.
+ * channel_bias adds b[c] to every pixel of channel c, where an operation has no bias itself.
  *
  * The one rule: forward is a matrix product over the windows of x. The input gradient is the same
  * product over dy with transposed weights and taps in reverse order, once for each phase of the
@@ -9,10 +15,31 @@
 #include <string.h>
 
 #include "../thread_pool.h"
-#include "check.h"
 #include "conv_gemm.h"
 #include "ops.h"
 #include "reductions.h"
+
+static op_run conv_forward_run, conv_weight_gradient_run, conv_input_gradient_run;
+static op_run channel_bias_run, channel_bias_gradient_run;
+static op_workspace conv_forward_workspace, conv_weight_gradient_workspace;
+static op_workspace conv_input_gradient_workspace;
+static op_macs conv_macs;
+static op_check check_conv;
+
+#define WINDOW " : GROUPS KH KW SH SW TOP LEFT"
+
+const struct op_kind conv_kinds[] = {
+    {"conv_forward",
+     "x(N,I*GROUPS,H,W) w(O*GROUPS,I,KH,KW) b[O*GROUPS]? : y(N,O*GROUPS,P,Q)" WINDOW, check_conv,
+     conv_forward_workspace, conv_macs, conv_forward_run},
+    {"conv_weight_gradient", "x(N,I*GROUPS,H,W) dy(N,O*GROUPS,P,Q) : dw(O*GROUPS,I,KH,KW)" WINDOW,
+     check_conv, conv_weight_gradient_workspace, conv_macs, conv_weight_gradient_run},
+    {"conv_input_gradient", "w(O*GROUPS,I,KH,KW) dy(N,O*GROUPS,P,Q) : dx(N,I*GROUPS,H,W)" WINDOW,
+     check_conv, conv_input_gradient_workspace, conv_macs, conv_input_gradient_run},
+    {"channel_bias", "x(N,C,P..) b[C] : y(N,C,P..)=x", .run = channel_bias_run},
+    {"channel_bias_gradient", "dy(N,C,P..) : db[C]", .run = channel_bias_gradient_run},
+    {.name = NULL},
+};
 
 /* ---- operands ---- */
 
@@ -21,10 +48,10 @@ struct conv_tensors {
 };
 
 static struct conv_tensors tensors_of(const struct op *op) {
-    if (op->kind == &conv_forward) {
+    if (op_is(op, "conv_forward")) {
         return (struct conv_tensors){op->in[0], op->in[1], op->out[0]};
     }
-    if (op->kind == &conv_input_gradient) {
+    if (op_is(op, "conv_input_gradient")) {
         return (struct conv_tensors){op->out[0], op->in[0], op->in[1]};
     }
     return (struct conv_tensors){op->in[0], op->out[0], op->in[1]};
@@ -73,35 +100,21 @@ static const char *check_window(const struct window *window) {
 }
 
 static const char *check_conv(const struct op *op) {
-    struct conv_tensors of = tensors_of(op);
-    if (of.x->rank != 4 || of.w->rank != 4 || of.y->rank != 4) {
-        return "needs images and a weight with four axes";
-    }
     struct conv conv = conv_of(op);
-    if (conv.groups < 1 || conv.in % conv.groups || conv.out % conv.groups) {
-        return "has groups that do not divide the channels";
-    }
-    if (of.w->dim[1] != conv.in / conv.groups || of.w->dim[2] != conv.window.kh ||
-        of.w->dim[3] != conv.window.kw) {
-        return "has a weight of the wrong shape";
-    }
-    if (of.y->dim[0] != conv.images || of.y->dim[1] != conv.out) {
-        return "has an output of the wrong shape";
-    }
     const char *fault = check_window(&conv.window);
     if (fault) {
         return fault;
     }
     struct band band = band_of(&conv.window, conv.window.rows, 1);
     int64_t padded, windows, parts;
-    if (__builtin_mul_overflow(conv.images * conv.groups, max_i64(of.x->dim[2], of.y->dim[2]),
-                               &parts) ||
+    if (__builtin_mul_overflow(conv.images * conv.groups,
+                               max_i64(conv.window.height, conv.window.rows), &parts) ||
         parts >= INT32_MAX) {
         return "has too many images";
     }
     if (__builtin_mul_overflow(band.floats, max_i64(conv.in, conv.out), &padded) ||
-        padded >= INT32_MAX || !macs_fit(of.y->count, of.w->dim[1], conv_taps(&conv)) ||
-        __builtin_mul_overflow(of.w->dim[1], conv_taps(&conv), &windows) ||
+        padded >= INT32_MAX ||
+        __builtin_mul_overflow(conv.in / conv.groups, conv_taps(&conv), &windows) ||
         windows >= INT32_MAX / 8) {
         return "is too large";
     }
@@ -109,28 +122,11 @@ static const char *check_conv(const struct op *op) {
 }
 
 static int64_t conv_macs(const struct op *op) {
-    struct conv conv = conv_of(op);
-    return conv.images * conv.out * conv_out_area(&conv) * (conv.in / conv.groups) *
-           conv_taps(&conv);
-}
-
-static const char *gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 7, 0);
-    return fault ? fault : check_conv(op);
+    struct conv_tensors of = tensors_of(op);
+    return mul_saturated(of.y->count, of.w->count / of.w->dim[0]);
 }
 
 /* ---- forward ---- */
-
-static const char *forward_check(const struct op *op) {
-    const char *fault = check_signature_with_bias(op, 7);
-    if (!fault) {
-        fault = check_conv(op);
-    }
-    if (!fault && has_bias(op) && op->in[2]->count != op->out[0]->dim[1]) {
-        fault = "has a bias of the wrong size";
-    }
-    return fault;
-}
 
 static struct conv_gemm forward_job(const struct conv *conv, int threads) {
     struct conv_gemm job = {.window = conv->window,
@@ -145,7 +141,7 @@ static struct conv_gemm forward_job(const struct conv *conv, int threads) {
     return job;
 }
 
-static size_t forward_workspace(const struct op *op, int threads) {
+static size_t conv_forward_workspace(const struct op *op, int threads) {
     struct conv conv = conv_of(op);
     if (is_depthwise(&conv)) {
         return depthwise_workspace(&conv, threads);
@@ -183,7 +179,7 @@ static void run_packing(struct exec_context *exec, struct packing *packing,
     thread_pool_run(exec->pool, thread_pool_parts(exec->pool, panels), task, packing);
 }
 
-static void forward_run(const struct op *op, struct exec_context *exec) {
+static void conv_forward_run(const struct op *op, struct exec_context *exec) {
     struct conv conv = conv_of(op);
     const float *bias = has_bias(op) ? floats(op->in[2]) : NULL;
     if (is_depthwise(&conv)) {
@@ -200,9 +196,6 @@ static void forward_run(const struct op *op, struct exec_context *exec) {
     run_packing(exec, &packing, pack_forward);
     conv_gemm_run(&job, exec->pool);
 }
-
-const struct op_kind conv_forward = {"conv_forward", forward_check, forward_workspace, conv_macs,
-                                     forward_run};
 
 /* ---- input gradient ---- */
 
@@ -245,7 +238,7 @@ static struct conv_gemm input_job(const struct conv *conv, const struct input_ph
     return job;
 }
 
-static size_t input_workspace(const struct op *op, int threads) {
+static size_t conv_input_gradient_workspace(const struct op *op, int threads) {
     struct conv conv = conv_of(op);
     if (is_depthwise(&conv)) {
         return depthwise_workspace(&conv, threads);
@@ -327,7 +320,7 @@ static void zero_part(void *context, int part, int parts, int worker) {
     memset(floats(x) + first, 0, (size_t)(last - first) * sizeof(float));
 }
 
-static void input_run(const struct op *op, struct exec_context *exec) {
+static void conv_input_gradient_run(const struct op *op, struct exec_context *exec) {
     struct conv conv = conv_of(op);
     int threads = thread_pool_size(exec->pool);
     if (is_depthwise(&conv)) {
@@ -355,18 +348,15 @@ static void input_run(const struct op *op, struct exec_context *exec) {
     }
 }
 
-const struct op_kind conv_input_gradient = {"conv_input_gradient", gradient_check, input_workspace,
-                                            conv_macs, input_run};
-
 /* ---- weight gradient ---- */
 
-static size_t weight_workspace(const struct op *op, int threads) {
+static size_t conv_weight_gradient_workspace(const struct op *op, int threads) {
     struct conv conv = conv_of(op);
     return is_depthwise(&conv) ? depthwise_workspace(&conv, threads)
                                : conv_weight_grad_workspace(&conv, threads);
 }
 
-static void weight_run(const struct op *op, struct exec_context *exec) {
+static void conv_weight_gradient_run(const struct op *op, struct exec_context *exec) {
     struct conv conv = conv_of(op);
     const float *x = floats(op->in[0]), *dy = floats(op->in[1]);
     if (is_depthwise(&conv)) {
@@ -376,25 +366,7 @@ static void weight_run(const struct op *op, struct exec_context *exec) {
     }
 }
 
-const struct op_kind conv_weight_gradient = {"conv_weight_gradient", gradient_check,
-                                             weight_workspace, conv_macs, weight_run};
-
 /* ---- bias per channel ---- */
-
-static const char *channels_check(const struct tensor *y, const struct tensor *b) {
-    if (y->rank < 2) {
-        return "needs channels on its second axis";
-    }
-    return b->count == y->dim[1] ? NULL : "has a bias of the wrong size";
-}
-
-static const char *bias_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    if (!fault && !same_shape(op->in[0], op->out[0])) {
-        fault = "has an output of the wrong shape";
-    }
-    return fault ? fault : channels_check(op->in[0], op->in[1]);
-}
 
 static void bias_part(void *context, int part, int parts, int worker) {
     (void)worker;
@@ -413,15 +385,8 @@ static void bias_part(void *context, int part, int parts, int worker) {
     }
 }
 
-static void bias_run(const struct op *op, struct exec_context *exec) {
+static void channel_bias_run(const struct op *op, struct exec_context *exec) {
     thread_pool_run(exec->pool, thread_pool_size(exec->pool), bias_part, (void *)op);
-}
-
-const struct op_kind channel_bias = {"channel_bias", bias_check, NULL, NULL, bias_run};
-
-static const char *bias_gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    return fault ? fault : channels_check(op->in[0], op->out[0]);
 }
 
 static void bias_gradient_part(void *context, int part, int parts, int worker) {
@@ -439,9 +404,6 @@ static void bias_gradient_part(void *context, int part, int parts, int worker) {
     }
 }
 
-static void bias_gradient_run(const struct op *op, struct exec_context *exec) {
+static void channel_bias_gradient_run(const struct op *op, struct exec_context *exec) {
     thread_pool_run(exec->pool, thread_pool_size(exec->pool), bias_gradient_part, (void *)op);
 }
-
-const struct op_kind channel_bias_gradient = {"channel_bias_gradient", bias_gradient_check, NULL,
-                                              NULL, bias_gradient_run};

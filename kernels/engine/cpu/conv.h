@@ -10,9 +10,6 @@
 #include "../engine.h"
 #include "window.h"
 
-extern const struct op_kind conv_forward, conv_weight_gradient, conv_input_gradient;
-extern const struct op_kind channel_bias, channel_bias_gradient;
-
 /* x is (images, in, height, width), w is (out, in / groups, kh, kw), y is (images, out, rows,
  * columns); the sizes of images and kernel are in `window`. */
 struct conv {

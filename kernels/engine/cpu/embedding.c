@@ -1,30 +1,26 @@
-/* embedding.c - embedding: looks up a row of a table per symbol, and the gradient of the table. */
+/* embedding.c - embedding: looks up a row of a table per symbol, and the gradient of the table.
+ *
+ *   y[n] = table[tokens[n]], dtable[v] = the sum of dy[n] where tokens[n] = v
+ *   embedding_gradient_add adds to the dtable that is there */
 #include <string.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
+
+static op_run embedding_forward_run, embedding_gradient_run;
+static op_check check_in_place;
+
+const struct op_kind embedding_kinds[] = {
+    {"embedding_forward", "tokens[N] table(V,F) : y[N*F]", .run = embedding_forward_run},
+    {"embedding_gradient", "tokens[N] dy[N*F] : dtable(V,F)", .run = embedding_gradient_run},
+    {"embedding_gradient_add", "tokens[N] dy[N*F] dtable(V,F) : dtable(V,F)=dtable", check_in_place,
+     .run = embedding_gradient_run},
+    {.name = NULL},
+};
 
 /* A symbol outside the table becomes a row of zeros and has no gradient. */
 static bool is_known(int32_t symbol, const struct tensor *table) {
     return symbol >= 0 && symbol < table->dim[0];
-}
-
-static const char *check_embedding(const struct tensor *tokens, const struct tensor *table,
-                                   const struct tensor *y) {
-    if (table->rank != 2) {
-        return "needs a table with two axes";
-    }
-    int64_t count;
-    if (__builtin_mul_overflow(tokens->count, table->dim[1], &count) || y->count != count) {
-        return "has an output that is not one row per symbol";
-    }
-    return NULL;
-}
-
-static const char *embedding_check(const struct op *op) {
-    const char *fault = check_signature(op, "xf", "f", 0, 0);
-    return fault ? fault : check_embedding(op->in[0], op->in[1], op->out[0]);
 }
 
 static void embedding_part(void *context, int part, int parts, int worker) {
@@ -45,24 +41,13 @@ static void embedding_part(void *context, int part, int parts, int worker) {
     }
 }
 
-static void embedding_run(const struct op *op, struct exec_context *exec) {
+static void embedding_forward_run(const struct op *op, struct exec_context *exec) {
     parallel_for(exec, op->in[0]->count, op->out[0]->count, embedding_part, (void *)op);
 }
 
-static const struct op_kind embedding_forward = {"embedding_forward", embedding_check, NULL, NULL,
-                                                 embedding_run};
-
-static const char *embedding_gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "xf", "f", 0, 0);
-    return fault ? fault : check_embedding(op->in[0], op->out[0], op->in[1]);
-}
-
-static const char *embedding_gradient_add_check(const struct op *op) {
-    const char *fault = check_signature(op, "xff", "f", 0, 0);
-    if (!fault && (!same_memory(op->in[2], op->out[0]) || !same_shape(op->in[2], op->out[0]))) {
-        fault = "must add in place";
-    }
-    return fault ? fault : check_embedding(op->in[0], op->out[0], op->in[1]);
+static const char *check_in_place(const struct op *op) {
+    const struct tensor *old = op->in[2], *sum = op->out[0];
+    return old->arena == sum->arena && old->offset == sum->offset ? NULL : "must add in place";
 }
 
 /* Threads split the columns, not the symbols, since a symbol may occur twice. */
@@ -97,16 +82,3 @@ static void embedding_gradient_run(const struct op *op, struct exec_context *exe
     parallel_for(exec, div_up(width, CACHE_LINE_FLOATS), op->in[1]->count + op->out[0]->count,
                  embedding_gradient_part, (void *)op);
 }
-
-static const struct op_kind embedding_gradient = {"embedding_gradient", embedding_gradient_check,
-                                                  NULL, NULL, embedding_gradient_run};
-
-static const struct op_kind embedding_gradient_add = {
-    "embedding_gradient_add", embedding_gradient_add_check, NULL, NULL, embedding_gradient_run};
-
-const struct op_kind *const embedding_kinds[] = {
-    &embedding_forward,
-    &embedding_gradient,
-    &embedding_gradient_add,
-    NULL,
-};

@@ -1,10 +1,26 @@
-/* layer_norm.c - layer normalisation along the last axis, row by row, and its gradients. */
+/* layer_norm.c - layer normalisation along the last axis, row by row, and its gradients.
+ *
+ *   y = n scale + shift, n = (x - mean) rstd, rstd = 1 / sqrt(variance + EPSILON)
+ *   dshift = sum of dy, dscale = sum of dy n, over all rows
+ *   dx = rstd (g - mean of g - n (mean of g n)), g = dy scale */
 #include <math.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "reductions.h"
+
+static op_run layer_norm_forward_run, layer_norm_weight_gradient_run;
+static op_run layer_norm_input_gradient_run;
+
+const struct op_kind layer_norm_kinds[] = {
+    {"layer_norm_forward", "x(R..,L) scale[L] shift[L] : y[R*L] mean[R] rstd[R] : : EPSILON",
+     .run = layer_norm_forward_run},
+    {"layer_norm_weight_gradient", "x(R..,L) dy[R*L] mean[R] rstd[R] : dscale[L] dshift[L]",
+     .run = layer_norm_weight_gradient_run},
+    {"layer_norm_input_gradient", "x(R..,L) dy[R*L] scale[L] mean[R] rstd[R] : dx[R*L]=dy",
+     .run = layer_norm_input_gradient_run},
+    {.name = NULL},
+};
 
 struct layer_norm {
     const float *x, *dy, *scale, *shift, *mean, *rstd;
@@ -119,57 +135,3 @@ static void layer_norm_input_gradient_run(const struct op *op, struct exec_conte
     norm.y = floats(op->out[0]);
     parallel_for(exec, norm.rows, op->in[0]->count * 3, layer_norm_input_gradient_part, &norm);
 }
-
-static bool has_count(const struct tensor *tensor, int64_t count) { return tensor->count == count; }
-
-static const char *check_layer_norm_forward(const struct op *op) {
-    const char *fault = check_signature(op, "fff", "fff", 0, 1);
-    if (fault || op->in[0]->rank < 1) {
-        return fault ? fault : "has an operand without axes";
-    }
-    struct layer_norm norm = layer_norm_of(op);
-    bool matches = has_count(op->in[1], norm.length) && has_count(op->in[2], norm.length) &&
-                   has_count(op->out[0], op->in[0]->count) && has_count(op->out[1], norm.rows) &&
-                   has_count(op->out[2], norm.rows);
-    return matches ? NULL : "has operands that do not match its rows";
-}
-
-static const char *check_layer_norm_weight_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "ff", 0, 0);
-    if (fault || op->in[0]->rank < 1) {
-        return fault ? fault : "has an operand without axes";
-    }
-    struct layer_norm norm = layer_norm_of(op);
-    bool matches = has_count(op->in[1], op->in[0]->count) && has_count(op->in[2], norm.rows) &&
-                   has_count(op->in[3], norm.rows) && has_count(op->out[0], norm.length) &&
-                   has_count(op->out[1], norm.length);
-    return matches ? NULL : "has operands that do not match its rows";
-}
-
-static const char *check_layer_norm_input_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "fffff", "f", 0, 0);
-    if (fault || op->in[0]->rank < 1) {
-        return fault ? fault : "has an operand without axes";
-    }
-    struct layer_norm norm = layer_norm_of(op);
-    bool matches = has_count(op->in[1], op->in[0]->count) && has_count(op->in[2], norm.length) &&
-                   has_count(op->in[3], norm.rows) && has_count(op->in[4], norm.rows) &&
-                   has_count(op->out[0], op->in[0]->count);
-    return matches ? NULL : "has operands that do not match its rows";
-}
-
-static const struct op_kind layer_norm_forward = {"layer_norm_forward", check_layer_norm_forward,
-                                                  NULL, NULL, layer_norm_forward_run};
-static const struct op_kind layer_norm_weight_gradient = {"layer_norm_weight_gradient",
-                                                          check_layer_norm_weight_gradient, NULL,
-                                                          NULL, layer_norm_weight_gradient_run};
-static const struct op_kind layer_norm_input_gradient = {"layer_norm_input_gradient",
-                                                         check_layer_norm_input_gradient, NULL,
-                                                         NULL, layer_norm_input_gradient_run};
-
-const struct op_kind *const layer_norm_kinds[] = {
-    &layer_norm_forward,
-    &layer_norm_weight_gradient,
-    &layer_norm_input_gradient,
-    NULL,
-};

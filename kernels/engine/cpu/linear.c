@@ -1,58 +1,51 @@
 /* linear.c - linear layers, their gradients, and the plain matrix product sgemm.
  *
+ *   y = x wT + b, dw = dyT x, dx = dy w, db = the sum of the rows of dy
+ *   sgemm: c = op(a) op(b), where op transposes if TA or TB is 1
+ *
  * The one rule: all leading axes of a tensor are rows, and every product is one call of gemm(),
  * with strides that say what is transposed. */
 #include "../thread_pool.h"
-#include "check.h"
-#include "conv.h"
 #include "gemm.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
 
+static op_run linear_forward_run, linear_weight_gradient_run, linear_input_gradient_run;
+static op_run row_bias_gradient_run, sgemm_run;
+static op_workspace linear_forward_workspace, linear_weight_gradient_workspace;
+static op_workspace linear_input_gradient_workspace, sgemm_workspace;
+static op_macs linear_forward_macs, linear_weight_gradient_macs, linear_input_gradient_macs;
+static op_macs sgemm_macs;
+static op_check sgemm_check;
+
+const struct op_kind matmul_kinds[] = {
+    {"linear_forward", "x(R..,I) w(O,I) b[O]? : y(R..,O)", NULL, linear_forward_workspace,
+     linear_forward_macs, linear_forward_run},
+    {"linear_weight_gradient", "x(R..,I) dy(R..,O) : dw(O,I)", NULL,
+     linear_weight_gradient_workspace, linear_weight_gradient_macs, linear_weight_gradient_run},
+    {"linear_input_gradient", "w(O,I) dy(R..,O) : dx(R..,I)", NULL, linear_input_gradient_workspace,
+     linear_input_gradient_macs, linear_input_gradient_run},
+    {"row_bias_gradient", "dy(R..,O) : db[O]", .run = row_bias_gradient_run},
+    {"sgemm", "a(I,J) b(K,L) : c(M,N) : TA TB", sgemm_check, sgemm_workspace, sgemm_macs,
+     sgemm_run},
+    {.name = NULL},
+};
+
 static int64_t width_of(const struct tensor *x) { return x->dim[x->rank - 1]; }
 static int64_t rows_of(const struct tensor *x) { return x->count / width_of(x); }
 
-static bool is_rows(const struct tensor *x) { return x->rank >= 2; }
-
-/* x is (rows, in), w is (out, in), y is (rows, out). */
-static const char *check_linear(const struct tensor *x, const struct tensor *w,
-                                const struct tensor *y) {
-    if (!is_rows(x) || !is_rows(y)) {
-        return "needs rows with at least two axes";
-    }
-    if (w->rank != 2) {
-        return "needs a weight with two axes";
-    }
-    if (width_of(x) != w->dim[1] || width_of(y) != w->dim[0] || rows_of(x) != rows_of(y)) {
-        return "has rows and a weight of different sizes";
-    }
-    if (!macs_fit(rows_of(x), w->dim[0], w->dim[1])) {
-        return "is too large";
-    }
-    return NULL;
+static int64_t linear_macs(const struct tensor *x, int64_t out) {
+    return mul_saturated(x->count, out);
 }
-
-static int64_t linear_macs(const struct tensor *x, int64_t out) { return x->count * out; }
 
 /* ---- y = x wT + b ---- */
 
-static const char *forward_check(const struct op *op) {
-    const char *fault = check_signature_with_bias(op, 0);
-    if (!fault) {
-        fault = check_linear(op->in[0], op->in[1], op->out[0]);
-    }
-    if (!fault && has_bias(op) && op->in[2]->count != op->in[1]->dim[0]) {
-        fault = "has a bias of the wrong size";
-    }
-    return fault;
-}
-
-static size_t forward_workspace(const struct op *op, int threads) {
+static size_t linear_forward_workspace(const struct op *op, int threads) {
     return gemm_workspace(rows_of(op->in[0]), op->in[1]->dim[0], width_of(op->in[0]), threads);
 }
 
-static int64_t forward_macs(const struct op *op) {
+static int64_t linear_forward_macs(const struct op *op) {
     return linear_macs(op->in[0], op->in[1]->dim[0]);
 }
 
@@ -67,7 +60,7 @@ static void fill_bias(void *context, int part, int parts, int worker) {
     }
 }
 
-static void forward_run(const struct op *op, struct exec_context *exec) {
+static void linear_forward_run(const struct op *op, struct exec_context *exec) {
     const struct tensor *x = op->in[0], *w = op->in[1], *y = op->out[0];
     if (has_bias(op)) {
         parallel_for(exec, rows_of(y), y->count, fill_bias, (void *)op);
@@ -76,68 +69,41 @@ static void forward_run(const struct op *op, struct exec_context *exec) {
          as_matrix(y), has_bias(op), exec->workspace);
 }
 
-static const struct op_kind linear_forward = {"linear_forward", forward_check, forward_workspace,
-                                              forward_macs, forward_run};
-
 /* ---- dw = dyT x ---- */
 
-static const char *weight_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    return fault ? fault : check_linear(op->in[0], op->out[0], op->in[1]);
-}
-
-static size_t weight_workspace(const struct op *op, int threads) {
+static size_t linear_weight_gradient_workspace(const struct op *op, int threads) {
     const struct tensor *x = op->in[0], *dw = op->out[0];
     return gemm_workspace(dw->dim[0], dw->dim[1], rows_of(x), threads);
 }
 
-static int64_t weight_macs(const struct op *op) {
+static int64_t linear_weight_gradient_macs(const struct op *op) {
     return linear_macs(op->in[0], op->out[0]->dim[0]);
 }
 
-static void weight_run(const struct op *op, struct exec_context *exec) {
+static void linear_weight_gradient_run(const struct op *op, struct exec_context *exec) {
     const struct tensor *x = op->in[0], *dy = op->in[1], *dw = op->out[0];
     gemm(exec->pool, dw->dim[0], dw->dim[1], rows_of(x), transposed(as_matrix(dy)), as_matrix(x),
          as_matrix(dw), false, exec->workspace);
 }
 
-static const struct op_kind linear_weight_gradient = {"linear_weight_gradient", weight_check,
-                                                      weight_workspace, weight_macs, weight_run};
-
 /* ---- dx = dy w ---- */
 
-static const char *input_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    return fault ? fault : check_linear(op->out[0], op->in[0], op->in[1]);
-}
-
-static size_t input_workspace(const struct op *op, int threads) {
+static size_t linear_input_gradient_workspace(const struct op *op, int threads) {
     const struct tensor *dx = op->out[0];
     return gemm_workspace(rows_of(dx), width_of(dx), op->in[0]->dim[0], threads);
 }
 
-static int64_t input_macs(const struct op *op) {
+static int64_t linear_input_gradient_macs(const struct op *op) {
     return linear_macs(op->out[0], op->in[0]->dim[0]);
 }
 
-static void input_run(const struct op *op, struct exec_context *exec) {
+static void linear_input_gradient_run(const struct op *op, struct exec_context *exec) {
     const struct tensor *w = op->in[0], *dy = op->in[1], *dx = op->out[0];
     gemm(exec->pool, rows_of(dx), width_of(dx), w->dim[0], as_matrix(dy), as_matrix(w),
          as_matrix(dx), false, exec->workspace);
 }
 
-static const struct op_kind linear_input_gradient = {"linear_input_gradient", input_check,
-                                                     input_workspace, input_macs, input_run};
-
 /* ---- db = the sum of the rows of dy ---- */
-
-static const char *bias_check(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    if (!fault && (!is_rows(op->in[0]) || op->out[0]->count != width_of(op->in[0]))) {
-        fault = "has a bias of the wrong size";
-    }
-    return fault;
-}
 
 static void sum_rows(void *context, int part, int parts, int worker) {
     (void)worker;
@@ -156,13 +122,10 @@ static void sum_rows(void *context, int part, int parts, int worker) {
     }
 }
 
-static void bias_run(const struct op *op, struct exec_context *exec) {
+static void row_bias_gradient_run(const struct op *op, struct exec_context *exec) {
     int64_t width = width_of(op->in[0]);
     parallel_for(exec, div_up(width, CACHE_LINE_FLOATS), op->in[0]->count, sum_rows, (void *)op);
 }
-
-static const struct op_kind row_bias_gradient = {"row_bias_gradient", bias_check, NULL, NULL,
-                                                 bias_run};
 
 /* ---- c = op(a) op(b) ---- */
 
@@ -177,25 +140,14 @@ static struct gemm_size sgemm_sizes(const struct op *op) {
 }
 
 static const char *sgemm_check(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 2, 0);
-    if (fault) {
-        return fault;
-    }
-    const struct tensor *a = op->in[0], *b = op->in[1], *c = op->out[0];
-    if (a->rank != 2 || b->rank != 2 || c->rank != 2) {
-        return "needs matrices with two axes";
-    }
     if ((op->i[0] | op->i[1]) & ~(int64_t)1) {
         return "needs 0 or 1 for TA and TB";
     }
+    const struct tensor *b = op->in[1], *c = op->out[0];
     struct gemm_size size = sgemm_sizes(op);
-    if (b->dim[op->i[1] ? 1 : 0] != size.k || c->dim[0] != size.m || c->dim[1] != size.n) {
-        return "has matrices of different sizes";
-    }
-    if (!macs_fit(size.m, size.n, size.k)) {
-        return "is too large";
-    }
-    return NULL;
+    return b->dim[op->i[1] ? 1 : 0] == size.k && c->dim[0] == size.m && c->dim[1] == size.n
+               ? NULL
+               : "has matrices of different sizes";
 }
 
 static size_t sgemm_workspace(const struct op *op, int threads) {
@@ -205,7 +157,7 @@ static size_t sgemm_workspace(const struct op *op, int threads) {
 
 static int64_t sgemm_macs(const struct op *op) {
     struct gemm_size size = sgemm_sizes(op);
-    return size.m * size.n * size.k;
+    return mul_saturated(mul_saturated(size.m, size.n), size.k);
 }
 
 static void sgemm_run(const struct op *op, struct exec_context *exec) {
@@ -215,19 +167,3 @@ static void sgemm_run(const struct op *op, struct exec_context *exec) {
          op->i[1] ? transposed(as_matrix(b)) : as_matrix(b), as_matrix(op->out[0]), false,
          exec->workspace);
 }
-
-static const struct op_kind sgemm = {"sgemm", sgemm_check, sgemm_workspace, sgemm_macs, sgemm_run};
-
-const struct op_kind *const matmul_kinds[] = {
-    &conv_forward,
-    &conv_weight_gradient,
-    &conv_input_gradient,
-    &channel_bias,
-    &channel_bias_gradient,
-    &linear_forward,
-    &linear_weight_gradient,
-    &linear_input_gradient,
-    &row_bias_gradient,
-    &sgemm,
-    NULL,
-};

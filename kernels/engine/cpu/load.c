@@ -1,10 +1,20 @@
 /* load.c - the operation load: copies the next batch of a data set to where the model reads it,
- * from memory or from storage. */
+ * from memory or from storage.
+ *
+ *   batch = the samples of STREAM from FIRST + step ADVANCE on, counted around (dataset.h)
+ *   bytes become floats: SCALE byte + SHIFT */
 #include "../dataset.h"
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
+
+static op_run load_run;
+static op_check check_load;
+
+const struct op_kind load_kinds[] = {
+    {"load", ": batch : STREAM FIRST ADVANCE : SCALE SHIFT", check_load, .run = load_run},
+    {.name = NULL},
+};
 
 /* Consecutive samples of a stream. */
 struct batch {
@@ -79,19 +89,12 @@ static void load_run(const struct op *op, struct exec_context *exec) {
 }
 
 static const char *check_load(const struct op *op) {
-    bool index = op->outs == 1 && op->out[0] && op->out[0]->type == TYPE_INDEX;
-    const char *fault = check_signature(op, "", index ? "x" : "f", 3, 2);
-    if (!fault && (op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0 || op->i[2] < 0)) {
-        fault = "has an invalid stream, first sample or advance";
-    }
-    return fault;
+    return op->i[0] < 0 || op->i[0] >= STREAMS_MAX || op->i[1] < 0 || op->i[2] < 0
+               ? "has an invalid stream, first sample or advance"
+               : NULL;
 }
 
 const char *load_check(const struct op *op, const struct stream *streams, int count) {
-    const char *fault = check_load(op);
-    if (fault) {
-        return fault;
-    }
     if (op->i[0] >= count) {
         return "loads from a stream that the plan does not have";
     }
@@ -109,7 +112,3 @@ const char *load_check(const struct op *op, const struct stream *streams, int co
     }
     return NULL;
 }
-
-static const struct op_kind load = {"load", check_load, NULL, NULL, load_run};
-
-const struct op_kind *const load_kinds[] = {&load, NULL};

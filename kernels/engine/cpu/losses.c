@@ -1,14 +1,49 @@
 /* losses.c - losses, their gradients, and accuracy.
  *
+ *   softmax_cross_entropy   loss = mean of -log(probs[label]) over rows, probs = softmax(x)
+ *                           dx = (probs - 1 at the label) / N
+ *   cross_entropy           loss = mean of -log(x[label]), x are probabilities
+ *                           dx = -1 / (x N) at the label
+ *   mean_squared_error      loss = mean of (x - target)^2 over values, dx = 2 (x - target) / N
+ *   binary_cross_entropy    loss = mean of -t log(s) - (1 - t) log(1 - s), s = sigmoid(x)
+ *                           dx = (s - t) / N
+ *   accuracy                the fraction of rows with the largest value at the label
+ *
  * A loss is one float. Each thread sums its rows in double precision, and the few partial sums are
  * added in order, so that a loss is the same in every run. A label outside the classes makes the
  * loss NaN, which ends the run: labels may come from a file. */
 #include <math.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "reductions.h"
+
+static op_run softmax_cross_entropy_run, softmax_cross_entropy_gradient_run;
+static op_run cross_entropy_run, cross_entropy_gradient_run, accuracy_run;
+static op_run mean_squared_error_run, mean_squared_error_gradient_run;
+static op_run binary_cross_entropy_run, binary_cross_entropy_gradient_run;
+static op_workspace partial_sums_bytes;
+static op_check check_classes;
+
+const struct op_kind loss_kinds[] = {
+    {"softmax_cross_entropy", "x[N*C] labels[N] : probs[N*C] loss[1]", check_classes,
+     partial_sums_bytes, NULL, softmax_cross_entropy_run},
+    {"softmax_cross_entropy_gradient", "probs[N*C] labels[N] : dx[N*C]=probs", check_classes,
+     .run = softmax_cross_entropy_gradient_run},
+    {"cross_entropy", "x[N*C] labels[N] : loss[1]", check_classes, .run = cross_entropy_run},
+    {"cross_entropy_gradient", "x[N*C] labels[N] : dx[N*C]", check_classes,
+     .run = cross_entropy_gradient_run},
+    {"mean_squared_error", "x[N] target[N] : loss[1]", NULL, partial_sums_bytes, NULL,
+     mean_squared_error_run},
+    {"mean_squared_error_gradient", "x[N] target[N] : dx[N]",
+     .run = mean_squared_error_gradient_run},
+    {"binary_cross_entropy", "x[N] target[N] : loss[1]", NULL, partial_sums_bytes, NULL,
+     binary_cross_entropy_run},
+    {"binary_cross_entropy_gradient", "x[N] target[N] : dx[N]",
+     .run = binary_cross_entropy_gradient_run},
+    {"accuracy", "x[N*C] labels[N] : accuracy[1]", check_classes, .run = accuracy_run},
+    {.name = NULL},
+};
 
 struct loss {
     const float *x, *target;
@@ -48,6 +83,11 @@ static void reduce_mean(struct exec_context *exec, struct loss *loss, int64_t ma
         sum += loss->partial_sums[part * SUM_STRIDE];
     }
     *result = (float)(sum / count);
+}
+
+/* Labels are int32_t. */
+static const char *check_classes(const struct op *op) {
+    return op->in[0]->count / op->in[1]->count > INT32_MAX ? "has too many classes" : NULL;
 }
 
 static bool is_class(int32_t label, int64_t classes) { return label >= 0 && label < classes; }
@@ -244,103 +284,3 @@ static void binary_cross_entropy_gradient_run(const struct op *op, struct exec_c
     loss.y = floats(op->out[0]);
     parallel_for(exec, loss.count, loss.count * 6, binary_cross_entropy_grad_part, &loss);
 }
-
-/* ---- checks ---- */
-
-static const char *check_labels(const struct op *op) {
-    if (op->in[0]->count % op->in[1]->count != 0) {
-        return "has labels that do not match its rows";
-    }
-    if (op->in[0]->count / op->in[1]->count > INT32_MAX) {
-        return "has too many classes";
-    }
-    return NULL;
-}
-
-static const char *check_one(const struct tensor *loss) {
-    return loss->count != 1 ? "has a result that is not one value" : NULL;
-}
-
-static const char *check_softmax_cross_entropy(const struct op *op) {
-    const char *fault = check_signature(op, "fx", "ff", 0, 0);
-    if (!fault) {
-        fault = check_labels(op);
-    }
-    if (!fault && op->out[0]->count != op->in[0]->count) {
-        fault = "has probabilities of the wrong size";
-    }
-    return fault ? fault : check_one(op->out[1]);
-}
-
-static const char *check_label_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "fx", "f", 0, 0);
-    if (!fault) {
-        fault = check_labels(op);
-    }
-    if (!fault && op->out[0]->count != op->in[0]->count) {
-        fault = "has a gradient of the wrong size";
-    }
-    return fault;
-}
-
-static const char *check_label_loss(const struct op *op) {
-    const char *fault = check_signature(op, "fx", "f", 0, 0);
-    if (!fault) {
-        fault = check_labels(op);
-    }
-    return fault ? fault : check_one(op->out[0]);
-}
-
-static const char *check_value_loss(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    if (!fault && op->in[0]->count != op->in[1]->count) {
-        fault = "has a target of the wrong size";
-    }
-    return fault ? fault : check_one(op->out[0]);
-}
-
-static const char *check_value_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    if (!fault && op->in[0]->count != op->in[1]->count) {
-        fault = "has a target of the wrong size";
-    }
-    if (!fault && op->in[0]->count != op->out[0]->count) {
-        fault = "has a gradient of the wrong size";
-    }
-    return fault;
-}
-
-static const struct op_kind softmax_cross_entropy = {
-    "softmax_cross_entropy", check_softmax_cross_entropy, partial_sums_bytes, NULL,
-    softmax_cross_entropy_run};
-static const struct op_kind softmax_cross_entropy_gradient = {"softmax_cross_entropy_gradient",
-                                                              check_label_gradient, NULL, NULL,
-                                                              softmax_cross_entropy_gradient_run};
-static const struct op_kind cross_entropy = {"cross_entropy", check_label_loss, NULL, NULL,
-                                             cross_entropy_run};
-static const struct op_kind cross_entropy_gradient = {
-    "cross_entropy_gradient", check_label_gradient, NULL, NULL, cross_entropy_gradient_run};
-static const struct op_kind mean_squared_error = {"mean_squared_error", check_value_loss,
-                                                  partial_sums_bytes, NULL, mean_squared_error_run};
-static const struct op_kind mean_squared_error_gradient = {"mean_squared_error_gradient",
-                                                           check_value_gradient, NULL, NULL,
-                                                           mean_squared_error_gradient_run};
-static const struct op_kind binary_cross_entropy = {
-    "binary_cross_entropy", check_value_loss, partial_sums_bytes, NULL, binary_cross_entropy_run};
-static const struct op_kind binary_cross_entropy_gradient = {"binary_cross_entropy_gradient",
-                                                             check_value_gradient, NULL, NULL,
-                                                             binary_cross_entropy_gradient_run};
-static const struct op_kind accuracy = {"accuracy", check_label_loss, NULL, NULL, accuracy_run};
-
-const struct op_kind *const loss_kinds[] = {
-    &softmax_cross_entropy,
-    &softmax_cross_entropy_gradient,
-    &cross_entropy,
-    &cross_entropy_gradient,
-    &mean_squared_error,
-    &mean_squared_error_gradient,
-    &binary_cross_entropy,
-    &binary_cross_entropy_gradient,
-    &accuracy,
-    NULL,
-};

@@ -1,67 +1,51 @@
 /* lstm.c - an LSTM layer over (N, T, F), and its backpropagation through time.
  *
+ *   i, f, g, o = wi x(t) + ws y(t-1) + b       gates: input, forget, cell, output
+ *   c(t) = s(f) c(t-1) + s(i) tanh(g)          s: sigmoid; y and c are 0 before the first step
+ *   y(t) = s(o) tanh(c(t))
+ *   gates: (N,T,4U), after their functions; dgates: before them
+ *   dwi = sum of dgates(t) x(t)T, dws = sum of dgates(t) y(t-1)T; the gradients of b and x are
+ *   row_bias_gradient and linear_input_gradient over dgates
+ *
  * The one rule: a sample or a time step is selected by pointer and stride, never copied, so that
  * each product is a plain call of gemm(). */
 #include <string.h>
 
-#include "check.h"
 #include "gemm.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
+
+static op_run lstm_forward_run, lstm_gradient_run, lstm_weight_gradient_run;
+static op_workspace lstm_forward_workspace, lstm_gradient_workspace;
+static op_workspace lstm_weight_gradient_workspace;
+static op_macs lstm_forward_macs, lstm_gradient_macs, lstm_weight_gradient_macs;
+
+const struct op_kind lstm_kinds[] = {
+    {"lstm_forward", "x(N,T,F) wi(4*U,F) ws(4*U,U) b[4*U] : y(N,T,U) gates(N,T,4*U) cells(N,T,U)",
+     NULL, lstm_forward_workspace, lstm_forward_macs, lstm_forward_run},
+    {"lstm_gradient", "dy(N,T,U) gates(N,T,4*U) cells(N,T,U) ws(4*U,U) : dgates(N,T,4*U)", NULL,
+     lstm_gradient_workspace, lstm_gradient_macs, lstm_gradient_run},
+    {"lstm_weight_gradient", "x(N,T,F) y(N,T,U) dgates(N,T,4*U) : dwi(4*U,F) dws(4*U,U)", NULL,
+     lstm_weight_gradient_workspace, lstm_weight_gradient_macs, lstm_weight_gradient_run},
+    {.name = NULL},
+};
 
 /* One time step of all samples: (N, width) within (N, T, width). */
 static struct matrix time_step(const struct tensor *x, int64_t t) {
     return (struct matrix){floats(x) + t * x->dim[2], x->dim[1] * x->dim[2], 1};
 }
 
-static const char *check_lstm(const struct tensor *y, const struct tensor *gates) {
-    if (!is_sequence(y) || !is_sequence(gates)) {
-        return "needs sequences with three axes";
-    }
-    if (y->dim[2] > INT32_MAX || !has_shape(gates, y->dim[0], y->dim[1], 4 * y->dim[2])) {
-        return "has gates of the wrong shape";
-    }
-    if (!macs_fit(y->count, 4 * y->dim[2], 2)) {
-        return "is too large";
-    }
-    return NULL;
-}
-
-/* x wi ws b : y gates cells */
-static const char *lstm_check(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "fff", 0, 0);
-    if (!fault) {
-        fault = check_lstm(op->out[0], op->out[1]);
-    }
-    if (fault) {
-        return fault;
-    }
-    const struct tensor *x = op->in[0], *y = op->out[0];
-    int64_t units = y->dim[2];
-    if (!is_sequence(x) || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1]) {
-        return "has an input of the wrong shape";
-    }
-    if (!is_matrix(op->in[1], 4 * units, x->dim[2]) || !is_matrix(op->in[2], 4 * units, units) ||
-        op->in[3]->count != 4 * units) {
-        return "has a weight of the wrong shape";
-    }
-    if (!same_shape(op->out[2], y)) {
-        return "has cells of the wrong shape";
-    }
-    return macs_fit(x->count, 4 * units, 2) ? NULL : "is too large";
-}
-
-static size_t lstm_workspace(const struct op *op, int threads) {
+static size_t lstm_forward_workspace(const struct op *op, int threads) {
     const struct tensor *x = op->in[0], *y = op->out[0];
     int64_t units = y->dim[2];
     return max_size(gemm_workspace(x->dim[0] * x->dim[1], 4 * units, x->dim[2], threads),
                     gemm_workspace(x->dim[0], 4 * units, units, threads));
 }
 
-static int64_t lstm_macs(const struct op *op) {
+static int64_t lstm_forward_macs(const struct op *op) {
     const struct tensor *x = op->in[0], *y = op->out[0];
-    return x->dim[0] * x->dim[1] * 4 * y->dim[2] * (x->dim[2] + y->dim[2]);
+    return mul_saturated(y->count, 4 * (x->dim[2] + y->dim[2]));
 }
 
 /* One time step of all samples. */
@@ -125,7 +109,7 @@ static void lstm_step(void *context, int part, int parts, int worker) {
     }
 }
 
-static void lstm_run(const struct op *op, struct exec_context *exec) {
+static void lstm_forward_run(const struct op *op, struct exec_context *exec) {
     const struct tensor *x = op->in[0], *y = op->out[0], *gates = op->out[1];
     int64_t units = y->dim[2], rows = x->dim[0] * x->dim[1];
     parallel_for(exec, rows, gates->count, fill_bias, (void *)op);
@@ -141,28 +125,6 @@ static void lstm_run(const struct op *op, struct exec_context *exec) {
     }
 }
 
-static const struct op_kind lstm_forward = {"lstm_forward", lstm_check, lstm_workspace, lstm_macs,
-                                            lstm_run};
-
-/* dy gates cells ws : dgates */
-static const char *lstm_gradient_check(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "f", 0, 0);
-    if (!fault) {
-        fault = check_lstm(op->in[0], op->in[1]);
-    }
-    if (fault) {
-        return fault;
-    }
-    int64_t units = op->in[0]->dim[2];
-    if (!same_shape(op->in[2], op->in[0])) {
-        return "has cells of the wrong shape";
-    }
-    if (!is_matrix(op->in[3], 4 * units, units)) {
-        return "has a weight of the wrong shape";
-    }
-    return same_shape(op->out[0], op->in[1]) ? NULL : "has an output of the wrong shape";
-}
-
 static size_t lstm_gradient_workspace(const struct op *op, int threads) {
     const struct tensor *dy = op->in[0];
     return 2 * cache_line_bytes(dy->dim[0] * dy->dim[2]) +
@@ -170,7 +132,7 @@ static size_t lstm_gradient_workspace(const struct op *op, int threads) {
 }
 
 static int64_t lstm_gradient_macs(const struct op *op) {
-    return op->in[0]->count * 4 * op->in[0]->dim[2];
+    return mul_saturated(op->in[0]->count, 4 * op->in[0]->dim[2]);
 }
 
 static void lstm_gradient_step(void *context, int part, int parts, int worker) {
@@ -221,35 +183,11 @@ static void lstm_gradient_run(const struct op *op, struct exec_context *exec) {
     }
 }
 
-static const struct op_kind lstm_gradient = {"lstm_gradient", lstm_gradient_check,
-                                             lstm_gradient_workspace, lstm_gradient_macs,
-                                             lstm_gradient_run};
-
-/* x y dgates : dwi dws */
-static const char *lstm_weight_check(const struct op *op) {
-    const char *fault = check_signature(op, "fff", "ff", 0, 0);
-    if (!fault) {
-        fault = check_lstm(op->in[1], op->in[2]);
-    }
-    if (fault) {
-        return fault;
-    }
-    const struct tensor *x = op->in[0], *y = op->in[1];
-    int64_t units = y->dim[2];
-    if (!is_sequence(x) || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1]) {
-        return "has an input of the wrong shape";
-    }
-    if (!is_matrix(op->out[0], 4 * units, x->dim[2]) || !is_matrix(op->out[1], 4 * units, units)) {
-        return "has a weight of the wrong shape";
-    }
-    return macs_fit(x->count, 4 * units, 2) ? NULL : "is too large";
-}
-
 /* dws = sum over n and t of dgates(n, t) y(n, t - 1)T. One product covers either all time steps of
  * one sample or all samples of one time step, whichever are more. */
 static bool sums_by_sample(const struct tensor *y) { return y->dim[0] <= y->dim[1] - 1; }
 
-static size_t lstm_weight_workspace(const struct op *op, int threads) {
+static size_t lstm_weight_gradient_workspace(const struct op *op, int threads) {
     const struct tensor *x = op->in[0], *y = op->in[1];
     int64_t units = y->dim[2];
     int64_t depth = sums_by_sample(y) ? y->dim[1] - 1 : y->dim[0];
@@ -257,12 +195,12 @@ static size_t lstm_weight_workspace(const struct op *op, int threads) {
                     gemm_workspace(4 * units, units, depth, threads));
 }
 
-static int64_t lstm_weight_macs(const struct op *op) {
+static int64_t lstm_weight_gradient_macs(const struct op *op) {
     const struct tensor *x = op->in[0], *y = op->in[1];
-    return x->dim[0] * x->dim[1] * 4 * y->dim[2] * (x->dim[2] + y->dim[2]);
+    return mul_saturated(y->count, 4 * (x->dim[2] + y->dim[2]));
 }
 
-static void lstm_weight_run(const struct op *op, struct exec_context *exec) {
+static void lstm_weight_gradient_run(const struct op *op, struct exec_context *exec) {
     const struct tensor *x = op->in[0], *y = op->in[1], *dgates = op->in[2];
     int64_t samples = y->dim[0], steps = y->dim[1], units = y->dim[2];
     gemm(exec->pool, 4 * units, x->dim[2], samples * steps, transposed(as_matrix(dgates)),
@@ -283,14 +221,3 @@ static void lstm_weight_run(const struct op *op, struct exec_context *exec) {
         }
     }
 }
-
-static const struct op_kind lstm_weight_gradient = {"lstm_weight_gradient", lstm_weight_check,
-                                                    lstm_weight_workspace, lstm_weight_macs,
-                                                    lstm_weight_run};
-
-const struct op_kind *const lstm_kinds[] = {
-    &lstm_forward,
-    &lstm_gradient,
-    &lstm_weight_gradient,
-    NULL,
-};

@@ -1,12 +1,37 @@
 /* optimizers.c - parameter updates: SGD, momentum, Adam and AdamW, each one pass over memory; and
- * the norm of gradients. */
+ * the norm of gradients.
+ *
+ *   sgd        p -= RATE (g + DECAY p)
+ *   momentum   v = MOMENTUM v + g + DECAY p, p -= RATE v
+ *   adam       m = BETA1 m + (1 - BETA1) g, v = BETA2 v + (1 - BETA2) g g
+ *              p -= RATE c1 m / (c2 sqrt(v) + EPSILON), c1 and c2: the correction of the bias
+ *   adamw      p -= RATE DECAY p, then adam on SCALE g, limited to a norm of CLIP
+ *              total: the squared norm of all gradients, from squared_norm and squared_norm_add */
 #include <math.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "reductions.h"
 #include "vector.h"
+
+static op_run sgd_run, momentum_run, adam_run, adamw_run, squared_norm_run;
+static op_workspace squared_norm_workspace;
+static op_check check_adam, check_adamw;
+
+const struct op_kind optimizer_kinds[] = {
+    {"sgd", "p[N] g[N] : p[N]=p : : RATE DECAY", .run = sgd_run},
+    {"momentum", "p[N] g[N] v[N] : p[N]=p v[N]=v : : RATE MOMENTUM DECAY", .run = momentum_run},
+    {"adam", "p[N] g[N] m[N] v[N] : p[N]=p m[N]=m v[N]=v : : RATE BETA1 BETA2 EPSILON", check_adam,
+     .run = adam_run},
+    {"adamw",
+     "p[N] g[N] m[N] v[N] total[1] : p[N]=p m[N]=m v[N]=v"
+     " : : RATE BETA1 BETA2 EPSILON DECAY CLIP SCALE",
+     check_adamw, .run = adamw_run},
+    {"squared_norm", "g[N] : total[1]", NULL, squared_norm_workspace, NULL, squared_norm_run},
+    {"squared_norm_add", "g[N] total[1] : total[1]=total", NULL, squared_norm_workspace, NULL,
+     squared_norm_run},
+    {.name = NULL},
+};
 
 /* in: p, g and the state of the optimizer; out: p and the state. */
 struct update {
@@ -145,9 +170,18 @@ static struct update adam_update_of(const struct op *op, const struct exec_conte
     return update;
 }
 
+static const char *check_adam(const struct op *op) {
+    bool fine = op->f[1] >= 0.0f && op->f[1] < 1.0f && op->f[2] >= 0.0f && op->f[2] < 1.0f;
+    return fine ? NULL : "has a beta outside 0..1";
+}
+
 static void adam_run(const struct op *op, struct exec_context *exec) {
     struct update update = adam_update_of(op, exec);
     parallel_for(exec, update.count, update.count * 6, adam_part, &update);
+}
+
+static const char *check_adamw(const struct op *op) {
+    return op->f[5] > 0.0f ? check_adam(op) : "needs a limit above 0";
 }
 
 static void adamw_run(const struct op *op, struct exec_context *exec) {
@@ -197,73 +231,3 @@ static size_t squared_norm_workspace(const struct op *op, int threads) {
     (void)op;
     return (size_t)threads * PARTS_PER_THREAD * ALIGNMENT;
 }
-
-static const char *check_squared_norm(const struct op *op) {
-    bool adds = op->ins == 2;
-    const char *fault = check_signature(op, adds ? "ff" : "f", "f", 0, 0);
-    if (!fault && (op->out[0]->count != 1 || (adds && op->in[1]->count != 1))) {
-        fault = "has a total of more than one value";
-    }
-    return fault;
-}
-
-static const char *check_sizes(const struct op *op) {
-    for (int n = 0; n < op->ins && n < 4; n++) {
-        if (op->in[n]->count != op->out[0]->count) {
-            return "has operands of different sizes";
-        }
-    }
-    for (int n = 1; n < op->outs; n++) {
-        if (op->out[n]->count != op->out[0]->count) {
-            return "has operands of different sizes";
-        }
-    }
-    return NULL;
-}
-
-static const char *check_sgd(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 2);
-    return fault ? fault : check_sizes(op);
-}
-
-static const char *check_momentum(const struct op *op) {
-    const char *fault = check_signature(op, "fff", "ff", 0, 3);
-    return fault ? fault : check_sizes(op);
-}
-
-static const char *check_betas(const struct op *op) {
-    const char *fault = check_sizes(op);
-    for (int n = 1; n < 3 && !fault; n++) {
-        if (!(op->f[n] >= 0.0f && op->f[n] < 1.0f)) {
-            fault = "has a beta outside 0..1";
-        }
-    }
-    return fault;
-}
-
-static const char *check_adam(const struct op *op) {
-    const char *fault = check_signature(op, "ffff", "fff", 0, 4);
-    return fault ? fault : check_betas(op);
-}
-
-static const char *check_adamw(const struct op *op) {
-    const char *fault = check_signature(op, "fffff", "fff", 0, 7);
-    if (!fault && (op->in[4]->count != 1 || !(op->f[5] > 0.0f))) {
-        fault = "needs one squared norm, and a limit above 0";
-    }
-    return fault ? fault : check_betas(op);
-}
-
-static const struct op_kind sgd = {"sgd", check_sgd, NULL, NULL, sgd_run};
-static const struct op_kind momentum = {"momentum", check_momentum, NULL, NULL, momentum_run};
-static const struct op_kind adam = {"adam", check_adam, NULL, NULL, adam_run};
-
-static const struct op_kind adamw = {"adamw", check_adamw, NULL, NULL, adamw_run};
-static const struct op_kind squared_norm = {"squared_norm", check_squared_norm,
-                                            squared_norm_workspace, NULL, squared_norm_run};
-static const struct op_kind squared_norm_add = {"squared_norm_add", check_squared_norm,
-                                                squared_norm_workspace, NULL, squared_norm_run};
-
-const struct op_kind *const optimizer_kinds[] = {
-    &sgd, &momentum, &adam, &adamw, &squared_norm, &squared_norm_add, NULL,
-};

@@ -1,15 +1,39 @@
 /* pooling.c - maximum and mean pooling over windows, and mean pooling over whole channels.
  *
+ *   y[p,q] = the largest value, or the mean, of x in the window from row p SH - TOP and column
+ *            q SW - LEFT on, KH x KW pixels without the padding; where: the index of the largest
+ *   dx = the sum over windows: dy at the index of the largest, or dy / pixels at every pixel
+ *
  * A row of windows is computed in two passes: first down every column of the image, into a strip
  * with room for the padding at both ends; then across the strip, eight windows at a time, lane j
  * being window j. So no pixel is read more often than needed, and edges need no special case. */
 #include <math.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
 #include "window.h"
+
+static op_run max_pool_forward_run, max_pool_gradient_run, avg_pool_forward_run;
+static op_run avg_pool_gradient_run, global_avg_pool_forward_run, global_avg_pool_gradient_run;
+static op_workspace forward_workspace, gradient_workspace;
+static op_check check_forward, check_gradient;
+
+#define WINDOW " : KH KW SH SW TOP LEFT"
+
+const struct op_kind pooling_kinds[] = {
+    {"max_pool_forward", "x(N,C,H,W) : y(N,C,P,Q) where(N,C,P,Q)" WINDOW, check_forward,
+     forward_workspace, NULL, max_pool_forward_run},
+    {"max_pool_gradient", "where(N,C,P,Q) dy(N,C,P,Q) : dx(N,C,H,W)" WINDOW, check_gradient,
+     .run = max_pool_gradient_run},
+    {"avg_pool_forward", "x(N,C,H,W) : y(N,C,P,Q)" WINDOW, check_forward, forward_workspace, NULL,
+     avg_pool_forward_run},
+    {"avg_pool_gradient", "dy(N,C,P,Q) : dx(N,C,H,W)" WINDOW, check_gradient, gradient_workspace,
+     NULL, avg_pool_gradient_run},
+    {"global_avg_pool_forward", "x(N,C,P..) : y[N*C]", .run = global_avg_pool_forward_run},
+    {"global_avg_pool_gradient", "dy[N*C] : dx(N,C,P..)", .run = global_avg_pool_gradient_run},
+    {.name = NULL},
+};
 
 struct pooling {
     const float *x, *x_end; /* x or dy; x_end: the end of all images */
@@ -398,10 +422,6 @@ static void avg_pool_gradient_run(const struct op *op, struct exec_context *exec
 /* Every window must cover at least one pixel, and every pixel must have an int32_t index. */
 static const char *check_window(const struct op *op, const struct tensor *image,
                                 const struct tensor *pooled) {
-    if (image->rank != 4 || pooled->rank != 4 || image->dim[0] != pooled->dim[0] ||
-        image->dim[1] != pooled->dim[1]) {
-        return "has images of different sizes";
-    }
     if (image->dim[2] > INT32_MAX / image->dim[3]) {
         return "has images that are too large";
     }
@@ -421,30 +441,12 @@ static const char *check_window(const struct op *op, const struct tensor *image,
     return NULL;
 }
 
-static const char *check_max_pool_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "fx", 6, 0);
-    if (!fault && !same_shape(op->out[0], op->out[1])) {
-        fault = "has an index tensor of the wrong shape";
-    }
-    return fault ? fault : check_window(op, op->in[0], op->out[0]);
+static const char *check_forward(const struct op *op) {
+    return check_window(op, op->in[0], op->out[0]);
 }
 
-static const char *check_max_pool_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "xf", "f", 6, 0);
-    if (!fault && !same_shape(op->in[0], op->in[1])) {
-        fault = "has an index tensor of the wrong shape";
-    }
-    return fault ? fault : check_window(op, op->out[0], op->in[1]);
-}
-
-static const char *check_avg_pool_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 6, 0);
-    return fault ? fault : check_window(op, op->in[0], op->out[0]);
-}
-
-static const char *check_avg_pool_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 6, 0);
-    return fault ? fault : check_window(op, op->out[0], op->in[0]);
+static const char *check_gradient(const struct op *op) {
+    return check_window(op, op->out[0], op->in[op->ins - 1]);
 }
 
 /* ---- whole channels ---- */
@@ -507,45 +509,3 @@ static void global_avg_pool_gradient_run(const struct op *op, struct exec_contex
                                 op->out[0]->count / planes};
     parallel_for(exec, planes, op->out[0]->count, global_avg_pool_gradient_part, &channels);
 }
-
-static const char *check_planes(const struct tensor *image, const struct tensor *means) {
-    if (image->rank < 2 || means->count != image->dim[0] * image->dim[1]) {
-        return "has means that do not match its channels";
-    }
-    return NULL;
-}
-
-static const char *check_global_avg_pool_forward(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    return fault ? fault : check_planes(op->in[0], op->out[0]);
-}
-
-static const char *check_global_avg_pool_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    return fault ? fault : check_planes(op->out[0], op->in[0]);
-}
-
-static const struct op_kind max_pool_forward = {"max_pool_forward", check_max_pool_forward,
-                                                forward_workspace, NULL, max_pool_forward_run};
-static const struct op_kind max_pool_gradient = {"max_pool_gradient", check_max_pool_gradient, NULL,
-                                                 NULL, max_pool_gradient_run};
-static const struct op_kind avg_pool_forward = {"avg_pool_forward", check_avg_pool_forward,
-                                                forward_workspace, NULL, avg_pool_forward_run};
-static const struct op_kind avg_pool_gradient = {"avg_pool_gradient", check_avg_pool_gradient,
-                                                 gradient_workspace, NULL, avg_pool_gradient_run};
-static const struct op_kind global_avg_pool_forward = {"global_avg_pool_forward",
-                                                       check_global_avg_pool_forward, NULL, NULL,
-                                                       global_avg_pool_forward_run};
-static const struct op_kind global_avg_pool_gradient = {"global_avg_pool_gradient",
-                                                        check_global_avg_pool_gradient, NULL, NULL,
-                                                        global_avg_pool_gradient_run};
-
-const struct op_kind *const pooling_kinds[] = {
-    &max_pool_forward,
-    &max_pool_gradient,
-    &avg_pool_forward,
-    &avg_pool_gradient,
-    &global_avg_pool_forward,
-    &global_avg_pool_gradient,
-    NULL,
-};

@@ -1,13 +1,46 @@
 /* shape_ops.c - add, concat, split, copy, repeat and upsample.
  *
+ *   add               y = the sum of all x
+ *   concat, split     y = all x side by side along AXIS, which counts the batch as axis 0
+ *   copy_scaled       y = SCALE x
+ *   position_add      y = x + p for every sample, dp = the sum of dy over samples
+ *   last_moment       y = the last time step of x, dx = dy there, else 0
+ *   repeat_moment     y = x at every time step, dx = the sum of dy over time steps
+ *   upsample          y = every pixel of x, F x F times, dx = the sum of dy over these
+ *   td_target         target = q, but reward + DISCOUNT max(qnext) at the action taken (DQN)
+ *
  * They compute little: every value is read once and written once. Copies use memmove, because only
  * the plan knows which tensors overlap. */
 #include <math.h>
 
-#include "check.h"
 #include "ops.h"
 #include "parallel_for.h"
 #include "vector.h"
+
+static op_run add_run, concat_run, split_run, copy_run, copy_scaled_run;
+static op_run position_add_run, position_gradient_run, last_moment_run, last_moment_gradient_run;
+static op_run repeat_moment_run, repeat_moment_gradient_run, upsample_run, upsample_gradient_run;
+static op_run td_target_run;
+static op_check check_concat, check_split;
+
+const struct op_kind shape_kinds[] = {
+    {"add", "x[N]... : y[N]=x", .run = add_run},
+    {"concat", "x... : y : AXIS", check_concat, .run = concat_run},
+    {"split", "y : x... : AXIS", check_split, .run = split_run},
+    {"copy", "x[N] : y[N]", .run = copy_run},
+    {"copy_scaled", "x[N] : y[N]=x : : SCALE", .run = copy_scaled_run},
+    {"position_add", "x[N*P] p[P] : y[N*P]=x", .run = position_add_run},
+    {"position_gradient", "dy[N*P] : dp[P]", .run = position_gradient_run},
+    {"last_moment", "x(N,T,F) : y[N*F]", .run = last_moment_run},
+    {"last_moment_gradient", "dy[N*F] : dx(N,T,F)", .run = last_moment_gradient_run},
+    {"repeat_moment", "x[N*F] : y(N,T,F)", .run = repeat_moment_run},
+    {"repeat_moment_gradient", "dy(N,T,F) : dx[N*F]", .run = repeat_moment_gradient_run},
+    {"upsample", "x(N,C,H,W) : y(N,C,H*F,W*F) : F", .run = upsample_run},
+    {"upsample_gradient", "dy(N,C,H*F,W*F) : dx(N,C,H,W) : F", .run = upsample_gradient_run},
+    {"td_target", "q[N*A] qnext[N*A] action[N] reward[N] : target[N*A]=q : : DISCOUNT",
+     .run = td_target_run},
+    {.name = NULL},
+};
 
 /* ---- add ---- */
 
@@ -45,30 +78,6 @@ static void add_run(const struct op *op, struct exec_context *exec) {
         add.x[n] = floats(op->in[n]);
     }
     parallel_for(exec, add.count, add.count * op->ins, add_part, &add);
-}
-
-/* Checks any number of operands, all of them floats. */
-static const char *check_float_operands(const struct op *op, int ins, int outs, int ints) {
-    static const char many[] = "ffffffffffffffffffffffff";
-    _Static_assert(sizeof many == OPERANDS_MAX + 1, "a letter for every operand");
-    if (op->ins < ins || op->outs < outs || op->ins > OPERANDS_MAX || op->outs > OPERANDS_MAX) {
-        return "has the wrong number of operands";
-    }
-    return check_signature(op, many + OPERANDS_MAX - op->ins, many + OPERANDS_MAX - op->outs, ints,
-                           0);
-}
-
-static const char *check_add(const struct op *op) {
-    const char *fault = check_float_operands(op, 1, 1, 0);
-    if (!fault && op->outs != 1) {
-        fault = "has the wrong number of operands";
-    }
-    for (int n = 0; n < op->ins && !fault; n++) {
-        if (op->in[n]->count != op->out[0]->count) {
-            fault = "has operands of different sizes";
-        }
-    }
-    return fault;
 }
 
 /* ---- concat and split ---- */
@@ -164,19 +173,11 @@ static const char *check_pieces(const struct op *op, const struct tensor *joined
 }
 
 static const char *check_concat(const struct op *op) {
-    const char *fault = check_float_operands(op, 1, 1, 1);
-    if (!fault && op->outs != 1) {
-        fault = "has the wrong number of operands";
-    }
-    return fault ? fault : check_pieces(op, op->out[0], op->in, op->ins);
+    return check_pieces(op, op->out[0], op->in, op->ins);
 }
 
 static const char *check_split(const struct op *op) {
-    const char *fault = check_float_operands(op, 1, 1, 1);
-    if (!fault && op->ins != 1) {
-        fault = "has the wrong number of operands";
-    }
-    return fault ? fault : check_pieces(op, op->in[0], op->out, op->outs);
+    return check_pieces(op, op->in[0], op->out, op->outs);
 }
 
 /* ---- copies ---- */
@@ -221,22 +222,6 @@ static void copy_scaled_run(const struct op *op, struct exec_context *exec) {
                         .length = op->in[0]->count,
                         .scale = op->f[0]};
     parallel_for(exec, rows.length, rows.length, copy_scaled_part, &rows);
-}
-
-static const char *check_copy(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    if (!fault && op->in[0]->count != op->out[0]->count) {
-        fault = "has operands of different sizes";
-    }
-    return fault;
-}
-
-static const char *check_copy_scaled(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 1);
-    if (!fault && op->in[0]->count != op->out[0]->count) {
-        fault = "has operands of different sizes";
-    }
-    return fault;
 }
 
 /* ---- position embeddings: one sample added to all ---- */
@@ -290,23 +275,6 @@ static void position_gradient_run(const struct op *op, struct exec_context *exec
                         .rows = op->in[0]->count / op->out[0]->count,
                         .length = op->out[0]->count};
     parallel_for(exec, rows.length, op->in[0]->count, position_gradient_part, &rows);
-}
-
-static const char *check_position_add(const struct op *op) {
-    const char *fault = check_signature(op, "ff", "f", 0, 0);
-    if (!fault &&
-        (op->in[0]->count != op->out[0]->count || op->in[0]->count % op->in[1]->count != 0)) {
-        fault = "has positions that do not match its samples";
-    }
-    return fault;
-}
-
-static const char *check_position_gradient(const struct op *op) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    if (!fault && op->in[0]->count % op->out[0]->count != 0) {
-        fault = "has positions that do not match its samples";
-    }
-    return fault;
 }
 
 /* ---- time steps of sequences ---- */
@@ -389,24 +357,6 @@ static void repeat_moment_gradient_run(const struct op *op, struct exec_context 
     parallel_for(exec, rows.rows, op->in[0]->count, repeat_moment_gradient_part, &rows);
 }
 
-static const char *check_time_steps(const struct op *op, const struct tensor *const *sequence,
-                                    const struct tensor *const *step) {
-    const char *fault = check_signature(op, "f", "f", 0, 0);
-    if (!fault &&
-        (sequence[0]->rank != 3 || step[0]->count != sequence[0]->dim[0] * sequence[0]->dim[2])) {
-        fault = "has a time step that does not match its sequence";
-    }
-    return fault;
-}
-
-static const char *check_from_sequence(const struct op *op) {
-    return check_time_steps(op, op->in, op->out);
-}
-
-static const char *check_to_sequence(const struct op *op) {
-    return check_time_steps(op, op->out, op->in);
-}
-
 /* ---- upsample ---- */
 
 struct upsampling {
@@ -465,33 +415,6 @@ static void upsample_gradient_run(const struct op *op, struct exec_context *exec
     parallel_for(exec, e.rows, op->in[0]->count, upsample_gradient_part, &e);
 }
 
-static const char *check_upsampling(const struct op *op, const struct tensor *const *small,
-                                    const struct tensor *const *large) {
-    const char *fault = check_signature(op, "f", "f", 1, 0);
-    if (fault) {
-        return fault;
-    }
-    const struct tensor *s = small[0], *l = large[0];
-    if (s->rank != 4 || l->rank != 4 || s->dim[0] != l->dim[0] || s->dim[1] != l->dim[1]) {
-        return "has images of different sizes";
-    }
-    for (int axis = 2; axis < 4; axis++) {
-        if (op->i[0] < 1 || l->dim[axis] % op->i[0] != 0 ||
-            l->dim[axis] / op->i[0] != s->dim[axis]) {
-            return "has images that do not match its factor";
-        }
-    }
-    return NULL;
-}
-
-static const char *check_upsample(const struct op *op) {
-    return check_upsampling(op, op->in, op->out);
-}
-
-static const char *check_upsample_gradient(const struct op *op) {
-    return check_upsampling(op, op->out, op->in);
-}
-
 /* ---- Q-learning ---- */
 
 static void td_target_run(const struct op *op, struct exec_context *exec) {
@@ -511,56 +434,3 @@ static void td_target_run(const struct op *op, struct exec_context *exec) {
         target[known ? action : 0] = known ? best : NAN; /* shows in the loss */
     }
 }
-
-static const char *check_td_target(const struct op *op) {
-    const char *fault = check_signature(op, "ffxf", "f", 0, 1);
-    if (!fault && (op->in[0]->count != op->in[1]->count || op->in[0]->count != op->out[0]->count)) {
-        fault = "has values of different sizes";
-    }
-    if (!fault &&
-        (op->in[2]->count != op->in[3]->count || op->in[0]->count % op->in[2]->count != 0)) {
-        fault = "has actions or rewards that do not match its rows";
-    }
-    return fault;
-}
-
-static const struct op_kind add = {"add", check_add, NULL, NULL, add_run};
-static const struct op_kind concat = {"concat", check_concat, NULL, NULL, concat_run};
-static const struct op_kind split = {"split", check_split, NULL, NULL, split_run};
-static const struct op_kind copy = {"copy", check_copy, NULL, NULL, copy_run};
-static const struct op_kind copy_scaled = {"copy_scaled", check_copy_scaled, NULL, NULL,
-                                           copy_scaled_run};
-static const struct op_kind position_add = {"position_add", check_position_add, NULL, NULL,
-                                            position_add_run};
-static const struct op_kind position_gradient = {"position_gradient", check_position_gradient, NULL,
-                                                 NULL, position_gradient_run};
-static const struct op_kind last_moment = {"last_moment", check_from_sequence, NULL, NULL,
-                                           last_moment_run};
-static const struct op_kind last_moment_gradient = {"last_moment_gradient", check_to_sequence, NULL,
-                                                    NULL, last_moment_gradient_run};
-static const struct op_kind repeat_moment = {"repeat_moment", check_to_sequence, NULL, NULL,
-                                             repeat_moment_run};
-static const struct op_kind repeat_moment_gradient = {"repeat_moment_gradient", check_from_sequence,
-                                                      NULL, NULL, repeat_moment_gradient_run};
-static const struct op_kind upsample = {"upsample", check_upsample, NULL, NULL, upsample_run};
-static const struct op_kind upsample_gradient = {"upsample_gradient", check_upsample_gradient, NULL,
-                                                 NULL, upsample_gradient_run};
-static const struct op_kind td_target = {"td_target", check_td_target, NULL, NULL, td_target_run};
-
-const struct op_kind *const shape_kinds[] = {
-    &add,
-    &concat,
-    &split,
-    &copy,
-    &copy_scaled,
-    &position_add,
-    &position_gradient,
-    &last_moment,
-    &last_moment_gradient,
-    &repeat_moment,
-    &repeat_moment_gradient,
-    &upsample,
-    &upsample_gradient,
-    &td_target,
-    NULL,
-};

@@ -34,10 +34,20 @@ struct device_settings {
     enum submission submission;
 };
 
+enum { FILE_BYTES = 64, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
+
+/* Files of kernels/opencl, built after common.cl with these options. */
+struct program {
+    char files[FILE_BYTES], options[OPTIONS_BYTES];
+    uint64_t digest; /* of the source text, common.cl included */
+    cl_handle built;
+};
+
 /* What was opened, and what that cost. */
 struct device_facts {
     struct opencl_device device;
     int64_t build_ns, copy_ns;
+    struct program program[PROGRAMS_MAX];
     int programs, tuned, fallbacks;
     int recorded;   /* parts of a step that are one command each */
     uint64_t hash;  /* of what decides its results: device, driver, kernels, sizes of launches */

@@ -19,12 +19,12 @@ enum { SOURCES_MAX = 3, SOURCE_BYTES_MAX = 1 << 20, LOG_BYTES = 220, USUAL_GROUP
 void define(struct launcher *to, const char *name, int64_t value) {
     to->defines_length +=
         format_text(to->defines + to->defines_length, sizeof to->defines - to->defines_length,
-                    "-D%s=%lld ", name, (long long)value);
+                    " -D%s=%lld", name, (long long)value);
 }
 
 /* Warnings are off (-w), because some drivers print them to the screen. */
 void clear_defines(struct launcher *to) {
-    to->defines_length = format_text(to->defines, sizeof to->defines, "-w ");
+    to->defines_length = format_text(to->defines, sizeof to->defines, "-w");
 }
 
 /* Reports the first error of the build log, or the beginning of the log. */
@@ -43,8 +43,9 @@ static void report_build_error(struct launcher *to, cl_handle program, const cha
               session->facts.device.name, from);
 }
 
-static cl_handle build_program(struct launcher *to, const char *file) {
+static bool build_program(struct launcher *to, struct program *program) {
     struct session *session = to->session;
+    const char *file = program->files;
     char files[2 * FILE_BYTES], path[PATH_BYTES], name[FILE_BYTES];
     const char *source[SOURCES_MAX];
     size_t size[SOURCES_MAX];
@@ -63,49 +64,49 @@ static cl_handle build_program(struct launcher *to, const char *file) {
         if (source[count] == NULL) {
             fault_set(to->fault, STATUS_BAD_PLAN, "cannot read the kernels in %.200s: %s: %s",
                       session->kernels, name, os_error_text());
-            return NULL;
+            return false;
         }
-        session->facts.hash = hash_bytes(session->facts.hash, source[count], size[count]);
+        program->digest = hash_bytes(program->digest, source[count], size[count]);
     }
+    session->facts.hash = hash_bytes(session->facts.hash, &program->digest, sizeof program->digest);
     session->facts.hash = hash_bytes(session->facts.hash, to->defines, to->defines_length);
     int64_t start = now_ns();
-    cl_handle program =
+    program->built =
         session->cl.CreateProgramWithSource(session->context, count, source, size, &status);
-    if (program == NULL) {
-        session_fault(session, "clCreateProgramWithSource", status, to->fault);
-        return NULL;
+    if (program->built == NULL) {
+        return session_fault(session, "clCreateProgramWithSource", status, to->fault);
     }
-    status =
-        session->cl.BuildProgram(program, 1, &session->facts.device.id, to->defines, NULL, NULL);
+    status = session->cl.BuildProgram(program->built, 1, &session->facts.device.id, to->defines,
+                                      NULL, NULL);
     session->facts.build_ns += now_ns() - start;
     if (status != CL_SUCCESS) {
-        report_build_error(to, program, file);
-        return NULL;
+        report_build_error(to, program->built, file);
     }
-    return program;
+    return status == CL_SUCCESS;
 }
 
-static cl_handle get_program(struct launcher *to, const char *file) {
-    struct session *session = to->session;
-    char key[FILE_BYTES + OPTIONS_BYTES];
-    format_text(key, sizeof key, "%s %s", file, to->defines);
-    int number = 0;
-    while (number < session->facts.programs && strcmp(session->program[number].key, key) != 0) {
-        number++;
+static const struct program *get_program(struct launcher *to, const char *files) {
+    struct device_facts *facts = &to->session->facts;
+    for (int i = 0; i < facts->programs; i++) {
+        const struct program *program = &facts->program[i];
+        if (strcmp(program->files, files) == 0 && strcmp(program->options, to->defines) == 0) {
+            return program;
+        }
     }
-    if (number < session->facts.programs) {
-        return session->program[number].built;
-    }
-    if (number == PROGRAMS_MAX) {
+    if (facts->programs == PROGRAMS_MAX) {
         fault_set(to->fault, STATUS_UNSUPPORTED, "the plan needs more than %d OpenCL programs",
                   PROGRAMS_MAX);
         return NULL;
     }
-    struct program *program = &session->program[number];
-    memcpy(program->key, key, sizeof key);
-    program->built = build_program(to, file);
-    session->facts.programs += program->built != NULL;
-    return program->built;
+    struct program *program = &facts->program[facts->programs];
+    *program = (struct program){.digest = 0};
+    format_text(program->files, sizeof program->files, "%s", files);
+    memcpy(program->options, to->defines, to->defines_length);
+    if (!build_program(to, program)) {
+        return NULL;
+    }
+    facts->programs++;
+    return program;
 }
 
 /* ---- arguments ---- */
@@ -269,11 +270,11 @@ bool add_launch(struct launcher *to, const char *file, const char *entry, struct
     if (items == 0) {
         return true;
     }
-    cl_handle program = get_program(to, file);
-    if (program == NULL) {
+    launch->program = get_program(to, file);
+    if (launch->program == NULL) {
         return false;
     }
-    launch->kernel = session->cl.CreateKernel(program, entry, &status);
+    launch->kernel = session->cl.CreateKernel(launch->program->built, entry, &status);
     if (launch->kernel == NULL) {
         return session_fault(session, entry, status, to->fault);
     }

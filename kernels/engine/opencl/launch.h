@@ -22,7 +22,7 @@
  *              a chosen shape of a work group. Sizes are rounded up to whole groups, so a kernel
  *              must ignore items beyond its data. A size of 0 launches nothing.
  *   ARGUMENT   INT, INT4, UINT, FLOAT, BUFFER (a tensor; NULL becomes a null pointer), SCRATCH,
- *              HANDLE (an image, or memory that is no tensor); and FIRST_SAMPLE, DROPOUT_KEY and
+ *              HANDLE (memory that is no tensor); and FIRST_SAMPLE, DROPOUT_KEY and
  *              BIAS_CORRECTION, which the session sets in every step.
  *   define(to, "NAME", value)
  *              passes -DNAME=value to the build of the files launched after it in this operation.

@@ -170,58 +170,19 @@ static bool packed_variant(struct launcher *to, const struct matmul *p, const ch
                          INT(p->ldc));
 }
 
-static bool half_variant(struct launcher *to, const struct matmul *p, const char *params) {
-    int64_t mr = size_param(to, params, "MR", 6), nr = size_param(to, params, "NR", 16);
-    int64_t row_panels = div_up(p->m, mr), column_panels = div_up(p->n, nr);
-    define_others(to, params);
-    return scratch(to, SLOT_A, div_up(mul_saturated(row_panels * mr, p->k), 2)) &&
-           scratch(to, SLOT_B, div_up(mul_saturated(column_panels * nr, p->k), 2)) &&
-           LAUNCH(to, SGEMM("8_half"), "pack_a_half", grid2(p->k, row_panels), INT(p->m), INT(p->k),
-                  p->a, INT(p->lda), SCRATCH(SLOT_A)) &&
-           LAUNCH(to, SGEMM("8_half"), "pack_b_half", grid2(p->k, column_panels), INT(p->n),
-                  INT(p->k), p->b, INT(p->ldb), SCRATCH(SLOT_B)) &&
-           LAUNCH(to, SGEMM("8_half"), "sgemm_half",
-                  in_param_groups(grid2(row_panels, column_panels), params, 1, 1), INT(p->m),
-                  INT(p->n), INT(p->k), SCRATCH(SLOT_A), SCRATCH(SLOT_B), p->c, INT(p->ldc));
-}
-
-static bool image_variant(struct launcher *to, const struct matmul *p, const char *params) {
-    struct session *session = to->session;
-    int64_t mr = size_param(to, params, "MR", 8), width = div_up(p->n, 4);
-    int32_t status = 0;
-    const struct cl_image_format format = {CL_RGBA, CL_FLOAT};
-    const struct cl_image_desc shape = {
-        .type = CL_MEM_OBJECT_IMAGE2D, .width = (size_t)width, .height = (size_t)p->k};
-    define_others(to, params);
-    cl_handle image = session->cl.CreateImage(session->context, CL_MEM_READ_WRITE, &format, &shape,
-                                              NULL, &status);
-    if (image == NULL) {
-        return fault_set(to->fault, STATUS_UNSUPPORTED,
-                         "%s has no image of %lld x %d pixels (OpenCL error %d); tune again",
-                         session->facts.device.name, (long long)width, p->k, (int)status);
-    }
-    return LAUNCH(to, SGEMM("9_image"), "image_of_b", grid2(width, p->k), INT(p->n), INT(p->k),
-                  p->b, INT(p->ldb), HANDLE(image)) &&
-           LAUNCH(to, SGEMM("9_image"), "sgemm_image",
-                  in_param_groups(grid2(width, div_up(p->m, mr)), params, 8, 1), INT(p->m),
-                  INT(p->n), INT(p->k), p->a, INT(p->lda), HANDLE(image), p->c, INT(p->ldc));
-}
-
 typedef bool variant_function(struct launcher *to, const struct matmul *p, const char *params);
 
 struct variant {
     char name[16];
     variant_function *launch;
-    bool batched; /* computes a batch of products as well */
 };
 
 /* Of these, --kernel takes those that KERNEL_NAMES lists (device.h); tuning files take all. */
 static const struct variant VARIANTS[] = {
-    {"naive", naive_variant, true},   {"vector", vector_variant, true},
-    {"tiled", tiled_variant, true},   {"tiled_vector", tiled_vector_variant, true},
-    {"direct", direct_variant, true}, {"dots", dots_variant, true},
-    {"packed", packed_variant, true}, {"half", half_variant, false},
-    {"image", image_variant, false},
+    {"naive", naive_variant},   {"vector", vector_variant},
+    {"tiled", tiled_variant},   {"tiled_vector", tiled_vector_variant},
+    {"direct", direct_variant}, {"dots", dots_variant},
+    {"packed", packed_variant},
 };
 
 static const struct variant *find_variant(const char *name) {
@@ -254,7 +215,7 @@ bool launch_matmul(struct launcher *to, const struct matmul *matmul, const char 
                    const char *params) {
     variant = variant == NULL ? to->session->kernel : variant;
     const struct tuned *tuned = variant == NULL ? tuned_for(to->session, matmul) : NULL;
-    if (tuned != NULL && (matmul->batch == 0 || find_variant(tuned->variant)->batched)) {
+    if (tuned != NULL) {
         variant = tuned->variant;
         params = tuned->params;
         to->session->facts.tuned++;

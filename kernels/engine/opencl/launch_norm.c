@@ -55,14 +55,6 @@ static bool batch_norm_weight_gradient(struct launcher *to, const struct op *op)
                   BUFFER(op->in[2]), BUFFER(op->in[3]), BUFFER(op->out[0]), BUFFER(op->out[1]));
 }
 
-static bool batch_norm_input_gradient(struct launcher *to, const struct op *op) {
-    const struct tensor *x = op->in[0];
-    return LAUNCH(to, NORMS, "batch_norm_input_gradient", grid1(x->count), INT(x->count),
-                  INT(x->dim[1]), INT(values_from_axis(x, 2)), INT(x->dim[0]), BUFFER(x),
-                  BUFFER(op->in[1]), BUFFER(op->in[2]), BUFFER(op->in[3]), BUFFER(op->in[4]),
-                  BUFFER(op->in[5]), BUFFER(op->in[6]), BUFFER(op->out[0]));
-}
-
 /* ---- layer normalisation ---- */
 
 static int64_t length_of(const struct tensor *x) { return x->dim[x->rank - 1]; }
@@ -101,7 +93,6 @@ const struct launch_entry norm_launches[] = {
     {"batch_norm_relu_gradient", batch_norm_gradient, RELU},
     {"batch_norm_relu6_gradient", batch_norm_gradient, RELU6},
     {"batch_norm_weight_gradient", batch_norm_weight_gradient, 0},
-    {"batch_norm_input_gradient", batch_norm_input_gradient, 0},
     {"batch_norm_inference", batch_norm_inference, NO_ACTIVATION},
     {"batch_norm_relu_inference", batch_norm_inference, RELU},
     {"batch_norm_relu6_inference", batch_norm_inference, RELU6},

@@ -32,10 +32,7 @@ enum {
     CL_MEM_READ_WRITE = 1,
     CL_MEM_ALLOC_HOST_PTR = 16,
     CL_MAP_WRITE_INVALIDATE_REGION = 4,
-    CL_MEM_OBJECT_IMAGE2D = 0x10f1,
     CL_BUFFER_CREATE_TYPE_REGION = 0x1220,
-    CL_RGBA = 0x10b5,
-    CL_FLOAT = 0x10de,
     CL_QUEUE_PROFILING_ENABLE = 2,
     CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_KERNEL_WORK_GROUP_SIZE = 0x11b0,
@@ -52,17 +49,6 @@ struct cl_region {
     size_t origin, size;
 };
 
-struct cl_image_format {
-    uint32_t order, type;
-};
-
-struct cl_image_desc {
-    uint32_t type;
-    size_t width, height, depth, array_size, row_pitch, slice_pitch;
-    uint32_t mip_levels, samples;
-    cl_handle buffer;
-};
-
 /* F(result, name, arguments); library.c looks them up in this order. */
 #define OPENCL_FUNCTIONS(F)                                                                        \
     F(int32_t, GetPlatformIDs, (uint32_t, cl_handle *, uint32_t *))                                \
@@ -74,9 +60,6 @@ struct cl_image_desc {
     F(cl_handle, CreateCommandQueue, (cl_handle, cl_handle, uint64_t, int32_t *))                  \
     F(cl_handle, CreateBuffer, (cl_handle, uint64_t, size_t, void *, int32_t *))                   \
     F(cl_handle, CreateSubBuffer, (cl_handle, uint64_t, uint32_t, const void *, int32_t *))        \
-    F(cl_handle, CreateImage,                                                                      \
-      (cl_handle, uint64_t, const struct cl_image_format *, const struct cl_image_desc *, void *,  \
-       int32_t *))                                                                                 \
     F(cl_handle, CreateProgramWithSource,                                                          \
       (cl_handle, uint32_t, const char **, const size_t *, int32_t *))                             \
     F(int32_t, BuildProgram,                                                                       \

@@ -7,8 +7,7 @@
 
 #include "device.h"
 
-enum { SCRATCH_SLOTS = 4, DIMS = 3, FILE_BYTES = 64, OPTIONS_BYTES = 256, PROGRAMS_MAX = 256 };
-enum { PARAM_NAME_BYTES = 16 };
+enum { SCRATCH_SLOTS = 4, DIMS = 3, PARAM_NAME_BYTES = 16 };
 
 /* Arguments that change in every step. */
 enum per_step {
@@ -21,16 +20,12 @@ enum per_step {
 /* A kernel with its arguments set, ready to be enqueued. */
 struct launch {
     cl_handle kernel;
+    const struct program *program;
     int dims;
     size_t size[DIMS], group[DIMS];
     int scratch[SCRATCH_SLOTS]; /* the number of the argument; -1: none */
     enum per_step per_step;
     int per_step_arg; /* the number of the argument */
-};
-
-struct program {
-    char key[FILE_BYTES + OPTIONS_BYTES]; /* file and options */
-    cl_handle built;
 };
 
 /* A record of the tuning file. */
@@ -58,7 +53,6 @@ struct session {
     const char *kernel;  /* the variant of every matrix product; NULL: tuned */
     const struct stream *stream;
     cl_handle stream_memory[STREAMS_MAX]; /* of a preloaded data set */
-    struct program program[PROGRAMS_MAX];
     struct launch *launch;
     int launches, launch_room;
     size_t scratch_bytes[SCRATCH_SLOTS], scratch_allocated[SCRATCH_SLOTS];

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.kernels.reference.machine import Array, Call, Results, kind, rows
+from kernels.reference.machine import Array, Call, Results, kind, rows
 
 
 def _of_channel(values: Array) -> Array:
@@ -37,15 +37,6 @@ def batch_norm_weight_gradient(call: Call) -> Results:
     x, dy, mean, rstd = (call[index] for index in range(4))
     normal = (x - _of_channel(mean)) * _of_channel(rstd)
     return (dy * normal).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
-
-
-@kind("batch_norm_input_gradient")
-def batch_norm_input_gradient(call: Call) -> Results:
-    x, dy, scale, mean, rstd, dscale, dshift = (call[index] for index in range(7))
-    count = x.size / x.shape[1]
-    normal = (x - _of_channel(mean)) * _of_channel(rstd)
-    less = _of_channel(dshift / count) + normal * _of_channel(dscale / count)
-    return (_of_channel(scale * rstd) * (dy - less),)
 
 
 @kind("batch_norm_gradient", "batch_norm_relu_gradient", "batch_norm_relu6_gradient")

@@ -12,7 +12,7 @@ NUMPY = {"float": "<f4", "index": "<i4", "byte": "u1"}
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ParsedTensor:
     """One `tensor` line."""
 
     type: str
@@ -22,7 +22,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Op:
+class ParsedOp:
     """One `op` line."""
 
     phase: str
@@ -38,9 +38,20 @@ class Op:
 class Plan:
     """The content of a body."""
 
-    tensors: list[Tensor] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+    tensors: list[ParsedTensor] = field(default_factory=list)
+    ops: list[ParsedOp] = field(default_factory=list)
     loss: int = -1
+
+    def place(self, number: int | None) -> tuple[str, int] | None:
+        """Return where a tensor is; views of it are at the same place."""
+        return None if number is None else (self.tensors[number].arena, self.tensors[number].offset)
+
+
+def relative_error(found: Array, expected: Array, scale: float | None = None) -> float:
+    """Return the largest error, relative to the largest value."""
+    if scale is None:
+        scale = float(np.abs(expected).max(initial=0.0))
+    return float(np.abs(found - expected).max(initial=0.0)) / max(scale, 1e-6)
 
 
 def parse(text: str) -> Plan:
@@ -51,11 +62,11 @@ def parse(text: str) -> Plan:
         if words[0] == "tensor":
             rank = int(words[5])
             shape = tuple(map(int, words[6 : 6 + rank]))
-            plan.tensors.append(Tensor(words[2], words[3], int(words[4]), shape))
+            plan.tensors.append(ParsedTensor(words[2], words[3], int(words[4]), shape))
         elif words[0] == "op":
             ins, outs, ints, floats = _groups(words[4:])
             plan.ops.append(
-                Op(
+                ParsedOp(
                     words[1],
                     int(words[2]),
                     words[3],
@@ -121,22 +132,25 @@ class Machine:
     def step(self, seen: Sequence[Array], phases: Sequence[str] = ()) -> None:
         """Run one step; loaded batches and dropout masks are taken from the engine."""
         for op in self.plan.ops:
-            if phases and op.phase not in phases:
-                continue
-            if op.kind == "load":
-                assert op.outs[0] is not None
-                self[op.outs[0]] = seen[op.outs[0]]
-                continue
-            ins = [None if number is None else self[number] for number in op.ins]
-            if op.kind == "dropout_forward":
-                assert op.outs[1] is not None
-                ins.append(seen[op.outs[1]].astype(np.float64))
-            call = Call(op, ins, [self._shape(number) for number in op.outs], self.steps)
-            for number, value in zip(op.outs, KINDS[op.kind](call), strict=True):
-                if number is not None:
-                    assert value is not None
-                    self[number] = value
+            if not phases or op.phase in phases:
+                self.run(op, seen)
         self.steps += 1
+
+    def run(self, op: ParsedOp, seen: Sequence[Array]) -> None:
+        """Run one operation; a loaded batch and a dropout mask are taken from the engine."""
+        if op.kind == "load":
+            assert op.outs[0] is not None
+            self[op.outs[0]] = seen[op.outs[0]]
+            return
+        ins = [None if number is None else self[number] for number in op.ins]
+        if op.kind == "dropout_forward":
+            assert op.outs[1] is not None
+            ins.append(seen[op.outs[1]].astype(np.float64))
+        call = Call(op, ins, [self._shape(number) for number in op.outs], self.steps)
+        for number, value in zip(op.outs, KINDS[op.kind](call), strict=True):
+            if number is not None:
+                assert value is not None
+                self[number] = value
 
     def _shape(self, number: int | None) -> tuple[int, ...]:
         return () if number is None else self.plan.tensors[number].shape
@@ -146,7 +160,7 @@ class Machine:
 class Call:
     """One operation with its operands."""
 
-    op: Op
+    op: ParsedOp
     given: list[Array | None]
     shapes: list[tuple[int, ...]]
     step: int

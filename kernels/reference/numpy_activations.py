@@ -4,7 +4,7 @@ from math import erf
 
 import numpy as np
 
-from tests.kernels.reference.machine import Array, Call, Results, kind
+from kernels.reference.machine import Array, Call, Results, kind
 
 
 def sigmoid(x: Array) -> Array:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.kernels.reference.machine import Array, Call, Results, kind, rows
-from tests.kernels.reference.window import Window
+from kernels.reference.machine import Array, Call, Results, kind, rows
+from kernels.reference.numpy_window import Window
 
 
 def _grouped(x: Array, groups: int) -> Array:

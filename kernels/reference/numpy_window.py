@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from tests.kernels.reference.machine import Array
+from kernels.reference.machine import Array
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.kernels.reference.machine import Call, Results, kind
+from kernels.reference.machine import Call, Results, kind
 
 
 @kind("add")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.kernels.reference.activations import sigmoid
-from tests.kernels.reference.machine import Array, Call, Results, kind, rows
+from kernels.reference.machine import Array, Call, Results, kind, rows
+from kernels.reference.numpy_activations import sigmoid
 
 
 @kind("embedding_forward")

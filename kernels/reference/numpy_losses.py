@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.kernels.reference.activations import sigmoid
-from tests.kernels.reference.machine import Array, Call, Results, kind
+from kernels.reference.machine import Array, Call, Results, kind
+from kernels.reference.numpy_activations import sigmoid
 
 
 def _one_hot(call: Call) -> Array:
