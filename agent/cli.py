@@ -1,24 +1,25 @@
-"""`farm agent run`: the agent of a host with phones."""
+"""`farm service agent`: the agent of a host with phones."""
 
 import fcntl
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from workloads.cli_options import PORT, lab_folder_option
+from workloads.cli_options import PORT, DurationUpTo, FiniteRange, lab_folder_option
 from workloads.lab_settings import Lab
 from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import FarmTrouble
 
 
 @click.group()
-def agent() -> None:
+def service() -> None:
     """Run the agent of a host with phones."""
 
 
-@agent.command()
+@service.command()
 @lab_folder_option("Use this lab folder for settings and for the agent's state.")
 @click.option("--broker", default="", help="Use this broker URL, without a password.")
 @click.option("--host", default="", help="Set the name of this host (default: its host name).")
@@ -27,13 +28,28 @@ def agent() -> None:
 )
 @click.option("--adb-port", type=PORT, default=None, help="Use the shared adb server on this port.")
 @click.option("--private-adb", is_flag=True, help="Run a private adb server, without USB.")
-def run(
+@click.option(
+    "--patience",
+    type=FiniteRange(1, 1000),
+    default=1.0,
+    help="Factor for the limits of answers; virtual phones on a busy computer need 10.",
+)
+@click.option(
+    "--watchdog",
+    "watchdog_s",
+    type=DurationUpTo(1e6),
+    default="60s",
+    help="Time on a phone's clock without a heartbeat after which it restores itself.",
+)
+def agent(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     lab_folder: Path,
     broker: str,
     host: str,
     connect: tuple[str, ...],
     adb_port: int | None,
     private_adb: bool,
+    patience: float,
+    watchdog_s: float,
 ) -> None:
     """Run the agent of this host until Ctrl-C.
 
@@ -41,11 +57,12 @@ def run(
 
     \b
     Examples:
-      farm agent run
-      farm agent run --broker redis://127.0.0.1:6379 --connect 192.168.0.7:5555
+      farm service agent
+      farm service agent --broker redis://127.0.0.1:6379 --connect 192.168.0.7:5555
     """
     from agent.host_settings import HostSettings
     from agent.phone.adb import AdbServer
+    from agent.timeouts import DEFAULT_TIMEOUTS
     from agent.worker import serve
     from workloads.service_health import start_service
     from workloads.service_metrics import Service
@@ -72,6 +89,7 @@ def run(
         connect=(*agent_settings.connect, *map(_tcp_address, connect)),
         max_parallel=agent_settings.max_parallel,
         files=lab.files_folder,
+        timeouts=replace(DEFAULT_TIMEOUTS.with_patience(patience), watchdog_timeout_s=watchdog_s),
     )
     serve(settings, server, health)
 

@@ -33,11 +33,12 @@ from agent.phone.canary_reference import CanaryTimes
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.phone.phone_snapshot import record_snapshot, snapshot_command
+from agent.phone.phone_waits import PhoneWaits
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import parse_complete_nodes
 from agent.phone.shell_link import LINK_LOST
 from agent.prepare.charge import charge_battery
-from agent.prepare.cooldown import cool_down
+from agent.prepare.cooldown import cool_again, cool_down
 from agent.prepare.pinning import pin_phone, resolve_condition
 from agent.prepare.quiesce import quiesce, quiet_queries
 from agent.restore.fence import blame_lease_loss
@@ -70,10 +71,10 @@ class _Lane:
         self.context = context
         phone.timeouts = context.timeouts
         self.session = RestoreSession(phone, job.fence, context.state_dir)
-        heartbeat_s = context.timeouts.watchdog_timeout_s / 4
         self.stages = LaneStages(
-            context.status, context.cancel, self.session.send_heartbeat, heartbeat_s
+            context.status, context.cancel, self.session.send_heartbeat, lambda: phone.clock_s
         )
+        self.waits = PhoneWaits(phone, context.cancel)
         self.started_at = datetime.now(UTC)
         self.boot_id: str | None = None
         self.applied = AppliedCondition()
@@ -106,7 +107,7 @@ class _Lane:
                 self.session.begin(runner, taken.boot_id)
             with stage(Stage.CHARGE):
                 show = self.context.status.show_snapshot
-                is_stale |= charge_battery(phone, job.condition, stage.sleep, show, snapshot)
+                is_stale |= charge_battery(phone, job.condition, self.waits.sleep, show, snapshot)
             with stage(Stage.QUIESCE):
                 quiesce(phone, self.session.journal, () if is_stale else taken.answers[1:])
             with stage(Stage.PREPARE):
@@ -116,11 +117,12 @@ class _Lane:
             with stage(Stage.PIN):
                 self._pin(probe)
             with stage(Stage.CANARY_BEFORE):
-                rounds = CanaryRounds(
-                    phone, runner, cores, self.applied, self.session.send_heartbeat, spec.kernels
-                )
+                rounds = CanaryRounds(phone, runner, cores, self.applied, spec.kernels)
                 if self.context.canary:
                     rounds.run_first(self.context.relearn)
+            with stage(Stage.COOL):
+                if self.context.canary:
+                    cool_again(phone, job.condition, self.waits.sleep)
             with stage(Stage.RUN):
                 before, output = self._run(probe, spec)
             with stage(Stage.CANARY_AFTER):
@@ -148,8 +150,9 @@ class _Lane:
         nodes = (probe.coolers.keys(), probe.power_nodes)
         show = self.context.status.show_snapshot
         before = read_rails(self.phone)
-        cool_down(self.phone, self.job.condition, self.stages.sleep, show, *nodes)
+        cool_down(self.phone, self.job.condition, self.waits.sleep, show, *nodes)
         self.resting_rails_w = resting_rails_w(before, read_rails(self.phone))
+        self.phone.cooling.finish_trace()
 
     def _pin(self, probe: RunProbe) -> None:
         condition, journal = self.job.condition, self.session.journal
@@ -158,10 +161,10 @@ class _Lane:
         self.context.status.locked_khz = dict(locked)
 
     def _run(self, probe: RunProbe, spec: LaunchSpec) -> tuple[ProbeSnapshot, RunnerOutput]:
-        phone, sleep = self.phone, self.stages.sleep
+        phone = self.phone
         self.session.check()
         self.view_before = read_shell_view(phone)
-        phone.cooling.finish_trace()
+        phone.cooling.trace.clear()
         is_external = spec.case.manifest is not None
         launch = launch_program if is_external else launch_runner
         watch = watch_program if is_external else watch_runner
@@ -172,7 +175,7 @@ class _Lane:
         with suppress(*LINK_LOST):  # watching the run waits for a lost link
             start_rail_log(phone, self.pid, probe.cores, spec.launch.max_seconds)
         with blame_lease_loss(phone, self.job.fence):
-            output = watch(phone, spec, self.pid, self.boot_id, sleep, self._show_progress)
+            output = watch(phone, spec, self.pid, self.boot_id, self.waits, self._show_progress)
         self.session.runner_alive = False
         if spec.checkpoint:
             phone.shell(["rm", "-f", spec.checkpoint])
@@ -275,6 +278,7 @@ class _Lane:
             runner=facts.runner if facts else None,
             applied=self.applied,
             metrics=result.metrics if result else (),
+            programs=result.programs if result else (),
             verdict=self.verdict if fault is None else None,
             fault=fault,
             restore_error=self.restore_error,

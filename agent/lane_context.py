@@ -1,6 +1,5 @@
 """LaneContext: all that a lane needs besides job and phone; LaneResult: what it returns."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from agent.judge.run_observation import RunObservation
 from agent.lane_status import LaneStatus
 from agent.phone.canary_reference import CanarySeries
+from agent.phone.phone_waits import Cancellation
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import RunnerBuild, runner_for
 from workloads.protocol.messages import Report
@@ -19,7 +19,7 @@ class LaneContext:
 
     host: str
     state_dir: Path
-    cancel: threading.Event = field(default_factory=threading.Event)
+    cancel: Cancellation = field(default_factory=Cancellation)
     status: LaneStatus = field(default_factory=LaneStatus)
     runner_for: Callable[[str], RunnerBuild] = runner_for
     canary: bool = True

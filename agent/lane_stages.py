@@ -1,12 +1,10 @@
-"""LaneStages: the stage that a lane is in, the time that each stage took, and cancellation."""
+"""LaneStages: the stage that a lane is in, and the phone's time that each stage took."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from agent.deadline import Deadline
 from agent.lane_status import LaneStatus
+from agent.phone.phone_waits import Cancellation
 from workloads.protocol.faults import Cancelled
 from workloads.protocol.stage import Stage
 
@@ -19,34 +17,34 @@ class LaneStages:
     def __init__(
         self,
         status: LaneStatus,
-        cancel: threading.Event,
+        cancel: Cancellation,
         send_heartbeat: Callable[[], None],
-        heartbeat_interval_s: float,
+        phone_clock_s: Callable[[], float | None],
     ) -> None:
         self.current = Stage.START
         self.seconds: dict[Stage, float] = {}
         self._status = status
         self._cancel = cancel
         self._send_heartbeat = send_heartbeat
-        self._heartbeat_interval_s = heartbeat_interval_s
+        self._phone_clock_s = phone_clock_s
 
     @contextmanager
     def __call__(self, stage: Stage) -> Iterator[None]:
         self.current = stage
         self._status.begin(stage)
-        started = time.monotonic()
+        started_s = self._phone_clock_s()
         try:
             if stage is not LAST_STAGE and self._cancel.is_set():
                 raise Cancelled
             self._send_heartbeat()
             yield
         finally:
-            self.seconds[stage] = round(time.monotonic() - started, 4)
+            seconds = _seconds_between(started_s, self._phone_clock_s())
+            self.seconds[stage] = round(self.seconds.get(stage, 0.0) + seconds, 2)
 
-    def sleep(self, seconds: float) -> None:
-        """Sleep host seconds with heartbeats; raise Cancelled at once if the lane is cancelled."""
-        deadline = Deadline.after(seconds)
-        while not deadline.expired:
-            if self._cancel.wait(min(deadline.remaining, self._heartbeat_interval_s)):
-                raise Cancelled
-            self._send_heartbeat()
+
+def _seconds_between(start_s: float | None, end_s: float | None) -> float:
+    """The phone's time between two readings of its clock, which begins anew when it restarts."""
+    if start_s is None or end_s is None:
+        return 0.0
+    return end_s - start_s if end_s >= start_s else end_s

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from agent.lane_status import LaneStatus
 from agent.phone.phone_driver import Phone
+from agent.phone.phone_waits import Cancellation
 from agent.phone.shell_command import ShellCommand, ShellResult
 from workloads.protocol.base import digest_of
 from workloads.protocol.messages import CoolingEstimate, Job, PhoneState, PhoneStatus
@@ -36,7 +37,7 @@ class PhoneSlot:
         self.lane = threading.Lock()
         self.job: Job | None = None
         self.is_commissioned_now = False
-        self.cancel = threading.Event()
+        self.cancel = Cancellation()
         self.status = LaneStatus()
         self._losses: list[float] = []
 
@@ -101,8 +102,7 @@ class PhoneSlot:
         posterior = self.phone.cooling.posterior
         if not posterior.coolings:
             return None
-        host_s = posterior.slow_s / self.phone.clock_ratio.value
-        return CoolingEstimate(rest_c=posterior.rest_c, time_constant_s=host_s)
+        return CoolingEstimate(rest_c=posterior.rest_c, time_constant_s=posterior.slow_s)
 
 
 def read_identity(phone: Phone) -> PhoneIdentity:

@@ -1,11 +1,12 @@
-"""All timeouts and polling intervals of the agent, in seconds of the host's clock.
+"""All timeouts and polling intervals of the agent.
 
 They travel as one value from the host's settings through the lane's context to the phone, so that
-a test constructs shorter ones and patches nothing. Limits in seconds of the phone's clock belong to
-the rules that apply them and are constants there.
+a test constructs shorter ones and patches nothing. Limits of the host's clock detect a link without
+progress; limits on what a phone does are in seconds of the phone's clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,19 @@ class Timeouts:
     idle_snapshot_interval_s: float = 5.0
     idle_snapshot_timeout_s: float = 3.0
 
-    # changing and restoring a phone
-    watchdog_timeout_s: float = 60.0  # the phone counts it on its own clock
-    restore_retry_timeout_s: float = 5.0
+    # by the phone's clock
+    watchdog_timeout_s: float = 60.0
     daemon_stop_timeout_s: float = 1.0  # `stop` returns before the daemon has exited
-
-    # waiting for a phone, and following a run
-    poll_interval_min_s: float = 0.05
-    poll_interval_max_s: float = 5.0
     runner_start_timeout_s: float = 20.0
     runner_stop_timeout_s: float = 1.0
-    run_poll_timeout_s: float = 10.0
+    tuning_search_timeout_s: float = 60.0
+
+    # restoring a phone, and following a run
+    restore_retry_timeout_s: float = 5.0
     reconnect_timeout_s: float = 30.0  # how long a run may continue without a link to its phone
     canary_timeout_s: float = 20.0
     program_cleanup_timeout_s: float = 5.0
     output_parse_timeout_s: float = 20.0
-    tuning_search_timeout_s: float = 60.0
     tuning_call_timeout_s: float = 120.0  # the runner builds every candidate that it is given
 
     # the host
@@ -59,5 +57,20 @@ class Timeouts:
     outbox_batch_interval_s: float = 0.05
     outbox_retry_interval_s: float = 0.5
 
+    def with_patience(self, factor: float) -> Self:
+        """These limits, with longer ones where the phones share a busy computer with the agent."""
+        changed = {
+            limit.name: factor * getattr(self, limit.name)
+            for limit in fields(self)
+            if limit.name in _LINK_LIMITS
+        }
+        return replace(self, **changed)
 
+
+_LINK_LIMITS = {
+    *("adb_request_timeout_s", "adb_connect_timeout_s", "shell_open_timeout_s"),
+    *("root_grant_timeout_s", "command_timeout_s", "transfer_timeout_s", "probe_timeout_s"),
+    *("ping_timeout_s", "idle_snapshot_timeout_s", "canary_timeout_s", "shell_prompt_timeout_s"),
+    *("program_cleanup_timeout_s", "output_parse_timeout_s", "reconnect_timeout_s"),
+}
 DEFAULT_TIMEOUTS = Timeouts()

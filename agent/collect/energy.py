@@ -156,7 +156,7 @@ def _rail_power(
             continue
         mean_w = fmean(watts for _, watts in points)
         if not 0 < mean_w <= power_max_w:
-            return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+            return _rejected(Reason.remark(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w))
         return PowerObservation(points, EnergyGrade.RAIL, counted=integrate(points))
     return None
 
@@ -172,7 +172,7 @@ def _package_power(readings: Readings, meters: Sequence[RailMeter]) -> PowerObse
     steps = pairwise(zip(moments, total_j, strict=True))
     points = [(later, (b - a) * 1e9 / (later - sooner)) for (sooner, a), (later, b) in steps]
     if not points or total_j[-1] <= total_j[0]:
-        return _rejected(ReasonCode.ENERGY_GAUGE_FROZEN)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_GAUGE_FROZEN))
     remark = Reason.remark(ReasonCode.ENERGY_PACKAGE_ONLY)
     counted = CumulativeSeries(moments, total_j)
     return PowerObservation(points, EnergyGrade.RAPL, remark, counted=counted)
@@ -193,9 +193,9 @@ def _power_of_rails(
     points = [(later, (b - a) * 1e9 / (later - sooner)) for (sooner, a), (later, b) in steps]
     mean_w = counted.total[-1] * 1e9 / read_ns
     if not 0 < mean_w <= power_max_w:
-        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w))
     if rounding_j > ROUNDING_SHARE_MAX * counted.total[-1]:
-        return _rejected(ReasonCode.ENERGY_RAILS_ROUNDED, rounding_j=rounding_j)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_RAILS_ROUNDED, rounding_j=rounding_j))
     remark = Reason.remark(ReasonCode.ENERGY_RAILS_ONLY)
     return PowerObservation(points, EnergyGrade.RAILS, remark, counted=counted)
 
@@ -208,18 +208,18 @@ def power_from_readings(
     if len(raws) < READ_SHARE_MIN * max(len(readings.t_ns), 1) or len(raws) < 2:
         return _power_of_energy_gauge(readings, power_max_w)
     if len(raws) >= FROZEN_READINGS and len(set(raws)) == 1 and gauge and gauge.period_s < 5:
-        return _rejected(ReasonCode.ENERGY_GAUGE_FROZEN)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_GAUGE_FROZEN))
     usb_w = _usb_power(readings)
     if usb_w is None:
-        return _rejected(ReasonCode.ENERGY_CHARGER_NOT_READ)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_CHARGER_NOT_READ))
     unit_a = gauge.unit_a if gauge else current_unit_a(raws, {*readings.column(STATUS)})
     if unit_a is None:
-        return _rejected(ReasonCode.ENERGY_GAUGE_UNKNOWN)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_GAUGE_UNKNOWN))
     battery = _battery_points(readings, gauge, unit_a)
     points = [(t_ns, watts + usb_w.get(t_ns, 0.0)) for t_ns, watts in battery]
     mean_w = fmean(watts for _, watts in points) if points else 0.0
     if not 0 < mean_w <= power_max_w:
-        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w))
     saturated = _is_port_saturated(readings)
     if gauge is None:
         guessed = Reason.remark(ReasonCode.ENERGY_GAUGE_GUESSED)
@@ -237,13 +237,13 @@ def _power_of_energy_gauge(readings: Readings, power_max_w: float) -> PowerObser
     """The power of a battery that reports it in µW, as ACPI does; on mains it is not that power."""
     raws = [raw for _, raw in readings.series(POWER)]
     if len(raws) < READ_SHARE_MIN * max(len(readings.t_ns), 1) or len(raws) < 2:
-        return _rejected(ReasonCode.ENERGY_NOT_READ)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_NOT_READ))
     if any(status != DISCHARGING for status in readings.column(STATUS)):
-        return _rejected(ReasonCode.ENERGY_CHARGER_NOT_READ)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_CHARGER_NOT_READ))
     points = [(t_ns, abs(raw) * 1e-6) for t_ns, raw in readings.series(POWER)]
     mean_w = fmean(watts for _, watts in points)
     if not 0 < mean_w <= power_max_w:
-        return _rejected(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w)
+        return _rejected(Reason.remark(ReasonCode.ENERGY_IMPLAUSIBLE, power_w=mean_w))
     changes = 1 + sum(before != after for before, after in pairwise(raws))
     if changes < CHANGES_MIN:
         slow = Reason.remark(ReasonCode.ENERGY_GAUGE_SLOW, values=changes)
@@ -273,8 +273,8 @@ def _median_w(power: PowerObservation) -> float | None:
     return median(watts for _, watts in power.points) if power.points else None
 
 
-def _rejected(code: ReasonCode, **values: float) -> PowerObservation:
-    return PowerObservation([], EnergyGrade.REJECTED, Reason.remark(code, **values))
+def _rejected(remark: Reason) -> PowerObservation:
+    return PowerObservation([], EnergyGrade.REJECTED, remark)
 
 
 def _battery_points(readings: Readings, gauge: FuelGauge | None, unit_a: float) -> Points:

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, Strict, ValidationError, model_validator
 
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadOutput
-from workloads.protocol.metrics import Provenances
+from workloads.protocol.metrics import PROGRAMS_MAX, Provenances
 from workloads.text import safe_text
 
 LINE_BYTES_MAX = 65536
@@ -75,6 +75,14 @@ class OpenCLRecord(RunnerRecord):
     programs: Count
     tuned: Count
     recorded: Count = 0
+
+
+class ProgramRecord(RunnerRecord):
+    """Kernels that were built for the device."""
+
+    files: str = Field(max_length=64)
+    options: str = Field(max_length=256)
+    digest: str = Field(pattern=r"^[0-9a-f]{1,16}$")
 
 
 class StepWindow(RunnerRecord):
@@ -206,6 +214,7 @@ class RunnerOutput:
         self.memory: MemoryRecord | None = None
         self.input: InputRecord | None = None
         self.device: OpenCLRecord | None = None
+        self.programs: list[ProgramRecord] = []
         self.windows: list[StepWindow] = []
         self.traces: list[TraceRecord] = []
         self.evaluations: list[EvaluationRecord] = []
@@ -267,6 +276,8 @@ class RunnerOutput:
         match kind:
             case "memory" | "input" | "device" | "resume" if not self.windows:
                 self._take_before_windows(kind, members)
+            case "program" if not self.windows and len(self.programs) < PROGRAMS_MAX:
+                self.programs.append(parse_record(ProgramRecord, members))
             case "checkpoint" if len(self.checkpoints) < CHECKPOINTS_MAX:
                 self.checkpoints.append(parse_record(CheckpointRecord, members))
             case "window" if self.sampler is None:

@@ -117,7 +117,7 @@ def read_shell_view(phone: Phone) -> ShellView:
         return ShellView()
     *texts, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
     try:
-        t_s = phone.observe_uptime(uptime)
+        t_s = phone.parse_uptime(uptime)
     except PhoneTrouble:
         t_s = None
     thermal, siop, processes, power = texts

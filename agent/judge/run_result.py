@@ -8,7 +8,7 @@ from agent.judge.run_observation import RunObservation
 from agent.judge.steady_state import step_time_curve
 from agent.judge.verdict_rules import judge
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import Metric
+from workloads.protocol.metrics import KernelProgram, Metric
 from workloads.protocol.verdict import Verdict
 
 
@@ -22,6 +22,12 @@ class RunResult:
     step_time_curve: tuple[tuple[float, float], ...]
     telemetry_digest: str
     telemetry: bytes
+
+    @property
+    def programs(self) -> tuple[KernelProgram, ...]:
+        """The OpenCL kernels that the run used."""
+        built = self.observation.output.programs
+        return tuple(KernelProgram.model_validate(one.model_dump()) for one in built)
 
 
 def evaluate_run(observation: RunObservation) -> RunResult:

@@ -297,8 +297,8 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
             yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=share, limit=LOWERED_SHARE_MAX)
         return
     for cooler in clocks.active_coolers:
-        code, name = ReasonCode.COOLING_DEVICE_ACTIVE, safe_text(cooler, 100)
-        yield Reason.suspect(code, name=name, at_s=_limited_at_s(run, cooler))
+        name, at_s = safe_text(cooler, 100), _limited_at_s(run, cooler)
+        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=name, at_s=at_s)
     if not requested_khz:
         return
     if clocks.pinned_share is None:
@@ -372,8 +372,9 @@ def check_unheld_speed(run: RunObservation) -> Iterator[Reason]:
         for policy, (khz, _) in run.limits_khz.items():
             usual_khz = run.usual_limits_khz.get(policy, 0)
             if khz < usual_khz and policy != GPU_POLICY:
-                code = ReasonCode.CLOCK_LIMIT_LOWERED
-                yield Reason.suspect(code, policy=policy, khz=khz, usual_khz=usual_khz)
+                yield Reason.suspect(
+                    ReasonCode.CLOCK_LIMIT_LOWERED, policy=policy, khz=khz, usual_khz=usual_khz
+                )
 
 
 def check_vendor_limits(run: RunObservation) -> Iterator[Reason]:

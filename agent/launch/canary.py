@@ -4,7 +4,7 @@ They need neither a sensor nor root: a hidden limiter, an aged battery, a daemon
 between, other work on the GPU or a slower memory bus makes them slower, whatever the nodes show.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
@@ -25,6 +25,7 @@ from agent.phone.canary_reference import (
 from agent.phone.kernel_nodes import GPU_POLICY
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME, LANE_DIR, OUTPUT
+from agent.phone.phone_waits import HEARTBEAT_COMMAND
 from agent.phone.shell_command import ShellCommand
 from agent.phone.shell_link import ShellReply
 from workloads.catalogue import Case, bind, lower
@@ -65,12 +66,10 @@ class CanaryRounds:
         runner: str,
         cores: CoreSet,
         applied: AppliedCondition,
-        send_heartbeat: Callable[[], None],
         kernels: str | None = None,
     ) -> None:
         self._phone, self._runner, self._cores = phone, runner, cores
         self._applied, self._kernels = applied, kernels
-        self._send_heartbeat = send_heartbeat
         self._kinds = [kind for kind in CanaryKind if kernels or kind is not CanaryKind.GPU]
         self._times: dict[CanaryKind, CanaryTimes] = {}
         self._learned: set[CanaryKind] = set()
@@ -122,7 +121,6 @@ class CanaryRounds:
         doubtful = [kind for kind, times in found.items() if times.is_doubtful]
         if not doubtful:
             return dict(found)
-        self._send_heartbeat()
         again_ms = self._run(doubtful)
         return {
             kind: times.measured_again(again_ms[kind]) if kind in again_ms else times
@@ -156,7 +154,6 @@ class CanaryRounds:
         """Learn from a series of canaries."""
         series: dict[CanaryKind, list[float]] = {kind: [] for kind in seconds}
         for _ in range(count):
-            self._send_heartbeat()
             for kind, time_ms in self._run(seconds, seconds).items():
                 series[kind].append(time_ms)
         learned = {kind: learn_reference(series[kind], length) for kind, length in seconds.items()}
@@ -185,7 +182,7 @@ class CanaryRounds:
             commands.append(ShellCommand(words, into="/dev/null"))
             commands.append(ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]))
         deadline = Deadline.after(self._phone.timeouts.canary_timeout_s)
-        replies = self._phone.shell_batch_raw(commands, deadline)
+        _, *replies = self._phone.shell_batch_raw([HEARTBEAT_COMMAND, *commands], deadline)
         times_ms = {
             kind: _step_ms(kind, *replies[2 * index : 2 * index + 2])
             for index, kind in enumerate(chosen)

@@ -35,7 +35,7 @@ def _read_from_host(digest: str, files_dir: Path) -> bytes:
     except OSError:
         raise InvalidRequest(
             f"the data file {digest[:12]}... is not on this host; add it with "
-            "'farm workload add-dataset' to the lab folder that this agent uses"
+            "'farm workload add --dataset' to the lab folder that this agent uses"
         ) from None
     if sha256(content).hexdigest() != digest:
         raise InvalidRequest(

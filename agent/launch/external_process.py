@@ -42,6 +42,7 @@ from agent.phone.phone_paths import (
     RUNNER_STDERR,
     lane_file,
 )
+from agent.phone.phone_waits import PhoneWaits
 from agent.phone.shell_command import ShellCommand, ShellResult
 from workloads.external_program import PRINTED_BYTES_MAX, Manifest, ProgramFile, fill_placeholders
 from workloads.program_output import ProgramFigures, StepGroup
@@ -142,7 +143,7 @@ def _find_on_host(file: ProgramFile, files_dir: Path) -> Path:
     except OSError:
         raise InvalidRequest(
             f"{file.name} is not on this host: its lab has no "
-            f"{files_dir.name}/{file.sha256[:12]}...; add it with 'farm workload add-file'"
+            f"{files_dir.name}/{file.sha256[:12]}...; add it with 'farm workload add'"
         ) from None
     if digest != file.sha256:
         raise InvalidRequest(
@@ -260,13 +261,13 @@ def watch_program(
     spec: LaunchSpec,
     pid: int | None,
     boot_id: str | None,
-    sleep: Callable[[float], None],
+    waits: PhoneWaits,
     on_progress: Callable[[RunProgress], None],
 ) -> RunnerOutput:
     """Follow the program to its exit, and parse its figures."""
     output = ExternalOutput(spec.case.digest)
     try:
-        watch_runner(phone, spec, pid, boot_id, sleep, on_progress, output)
+        watch_runner(phone, spec, pid, boot_id, waits, on_progress, output)
     finally:
         with suppress(FarmError):
             kill_program(phone)

@@ -3,7 +3,6 @@
 It survives the loss of the link: a cable that is back within half a minute does not cost the run.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -29,6 +28,7 @@ from agent.phone.phone_paths import (
     UPTIME,
     lane_file,
 )
+from agent.phone.phone_waits import PIECE_MAX_S, PhoneWaits
 from agent.phone.shell_command import (
     ShellCommand,
     ShellResult,
@@ -56,8 +56,11 @@ from workloads.protocol.faults import (
 )
 from workloads.text import safe_text
 
-POLL_EVERY_S = 5.0  # phone seconds between two polls of a run
+POLL_EVERY_S = 5.0  # polling disturbs the run: about twenty polls per run, and none in a short one
 POLLS_PER_RUN = 20
+FIRST_POLL_S = 0.25  # by then it has written its first record
+UNKNOWN_PID = 2**22  # of no process: waiting for it ends at once
+RECONNECT_PAUSE_S = 0.1  # by the host's clock: there is no link
 
 CHECKPOINT_FAULT = "bad_checkpoint"
 DEVICE_FAULT = "device"
@@ -72,7 +75,7 @@ _FAULT_CLASSES: dict[str, type[FarmError]] = {
 
 
 class RunProgress(NamedTuple):
-    """How far a run is: elapsed share, host seconds left, steps, and the latest sampler values."""
+    """How far a run is: elapsed share, seconds left, steps, and the latest sampler values."""
 
     share: float
     remaining_s: float
@@ -115,26 +118,24 @@ def watch_runner(
     spec: LaunchSpec,
     pid: int | None,
     boot_id: str | None,
-    sleep: Callable[[float], None],
+    waits: PhoneWaits,
     on_progress: Callable[[RunProgress], None],
     output: RunnerOutput | None = None,
 ) -> RunnerOutput:
     """Follow the runner to its final record, and return all its records.
 
-    `sleep` sleeps host seconds and raises if the run is cancelled; then the runner is stopped.
+    `waits` raises if the run is cancelled; then the runner is stopped.
     """
     output = output or RunnerOutput(spec.case.digest)
-    watcher = _RunWatcher(phone, spec, pid, boot_id, output)
+    watcher = _RunWatcher(phone, spec, pid, boot_id, output, waits)
     try:
-        sleep(phone.timeouts.poll_interval_min_s)
         while not watcher.poll():
             on_progress(watcher.progress)
-            sleep(watcher.pause_s)
     except LINK_LOST:
         raise
     except BaseException:
         with suppress(FarmError):
-            stop_runner(phone, watcher.pid)
+            stop_runner(phone, spec.runner, watcher.pid)
         raise
     if output.fault is not None:
         if output.fault.code == CHECKPOINT_FAULT and spec.checkpoint:
@@ -157,16 +158,18 @@ def raise_runner_fault(fault: FaultRecord, has_measured: bool = False) -> NoRetu
     raise kind(f"{safe_text(fault.code, 40)}: {safe_text(fault.text, 400)}")
 
 
-def stop_runner(phone: Phone, pid: int | None) -> None:
+def wait_command(runner: str, pid: int, seconds: float) -> ShellCommand:
+    """The command that waits for the end of a process, at most so long."""
+    return ShellCommand([runner, "wait", str(pid), "--seconds", f"{seconds:.3f}"])
+
+
+def stop_runner(phone: Phone, runner: str, pid: int | None) -> None:
     """Stop the runner with SIGTERM, and with SIGKILL if it does not exit."""
     if pid is not None:
-        phone.shell(["kill", str(pid)])
-        deadline = Deadline.after(phone.timeouts.runner_stop_timeout_s)
-        while phone.shell(["kill", "-0", str(pid)]).status == 0:
-            if deadline.expired:
-                phone.shell(["kill", "-9", str(pid)])
-                return
-            time.sleep(phone.timeouts.poll_interval_min_s)
+        wait = wait_command(runner, pid, phone.timeouts.runner_stop_timeout_s)
+        phone.shell_batch([ShellCommand(["kill", str(pid)]), wait])
+        if phone.shell(["kill", "-0", str(pid)]).status == 0:
+            phone.shell(["kill", "-9", str(pid)])
 
 
 class _RunWatcher:
@@ -179,19 +182,20 @@ class _RunWatcher:
         pid: int | None,
         boot_id: str | None,
         output: RunnerOutput,
+        waits: PhoneWaits,
     ) -> None:
         self.pid = pid
         self._phone = phone
         self._spec = spec
         self._output = output
+        self._waits = waits
         self._timeouts = phone.timeouts
-        self._start_deadline = Deadline.after(self._timeouts.runner_start_timeout_s)
+        self._launched_s: float | None = None  # by the phone's clock
         self._limit_s = spec.limit_s
         # The phone's clock decides; the host's is for a phone whose clock has stopped.
-        self._backstop = Deadline.after(3 * self._limit_s / phone.clock_ratio.value + 60)
+        self._backstop = Deadline.after(3 * self._limit_s + 60)
         self._reconnect_deadline: Deadline | None = None
         self._elapsed_s = 0.0
-        self._late_polls = 0
         self._boot_id = boot_id
         self._live = LiveSample()
 
@@ -199,30 +203,20 @@ class _RunWatcher:
     def progress(self) -> RunProgress:
         """How far the run is, as far as that is known."""
         requested_s = max(self._spec.launch.seconds, 1.0)
-        remaining_s = max(requested_s - self._elapsed_s, 0.0) / self._phone.clock_ratio.value
+        remaining_s = max(requested_s - self._elapsed_s, 0.0)
         share = min(1.0, self._elapsed_s / requested_s)
         return RunProgress(share, remaining_s, self._output.steps, self._live)
 
     @property
     def pause_s(self) -> float:
-        """Host seconds until the next poll: until the expected end, then ever longer."""
-        shortest_s, longest_s = (
-            self._timeouts.poll_interval_min_s,
-            self._timeouts.poll_interval_max_s,
-        )
+        """How long to wait for the end of the run before the next poll."""
         if self._output.hello is None:
-            return shortest_s
-        requested_s = self._spec.launch.seconds
-        if self._elapsed_s < requested_s:
-            # Polling disturbs the run: about twenty polls per run, and none in a short one.
-            interval_s = max(requested_s / POLLS_PER_RUN, POLL_EVERY_S)
-            phone_s = min(requested_s - self._elapsed_s, interval_s)
-            return min(phone_s / self._phone.clock_ratio.value + 0.02, longest_s)
-        self._late_polls += 1
-        return min(shortest_s * 1.3**self._late_polls, longest_s)
+            return FIRST_POLL_S
+        interval_s = max(self._spec.launch.seconds / POLLS_PER_RUN, POLL_EVERY_S)
+        return min(interval_s, PIECE_MAX_S)
 
     def poll(self) -> bool:
-        """Read new records; return whether the final record is here."""
+        """Wait for the end, and read new records; return whether the final record is here."""
         try:
             ended = self._poll()
         except LINK_LOST:
@@ -230,6 +224,7 @@ class _RunWatcher:
             self._reconnect_deadline = self._reconnect_deadline or Deadline.after(tolerance_s)
             if self._reconnect_deadline.expired:
                 raise
+            self._waits.cancellation.pause(RECONNECT_PAUSE_S)
             return False
         self._reconnect_deadline = None
         return ended
@@ -239,12 +234,13 @@ class _RunWatcher:
         # The process is checked first: if it exits in between, its final record is there already.
         alive = ShellCommand(["kill", "-0", str(self.pid or 0)])
         new_output = ["tail", "-c", f"+{self._output.bytes_read + 1}", lane_file(OUTPUT)]
-        commands = [alive, read_nodes_command([UPTIME, BOOT_ID]), ShellCommand(new_output)]
+        wait = wait_command(self._spec.runner, self.pid or UNKNOWN_PID, self.pause_s)
+        commands = [wait, alive, read_nodes_command([UPTIME, BOOT_ID]), ShellCommand(new_output)]
         commands.append(LIVE_SAMPLE_COMMAND)
-        deadline = Deadline.after(self._timeouts.run_poll_timeout_s)
-        replies = self._phone.shell_batch_raw(commands, deadline, limit=2 * MIB)
+        _, *replies = self._waits.run_piece(commands, self.pause_s, limit=2 * MIB)
         nodes = parse_complete_nodes(replies[1].output.decode(errors="replace"))
-        uptime_s = self._phone.observe_uptime(nodes.get(UPTIME, ""))
+        uptime_s = self._phone.parse_uptime(nodes.get(UPTIME, ""))
+        self._launched_s = uptime_s if self._launched_s is None else self._launched_s
         self._check_boot(nodes.get(BOOT_ID, ""))
         if replies[2].status == 0:
             self._output.feed(replies[2].output)
@@ -252,7 +248,7 @@ class _RunWatcher:
         if self._output.hello is not None:
             self._elapsed_s = uptime_s - self._output.hello.t_ns / 1e9
         if not self._output.ended:
-            self._check_alive(alive=replies[0].status == 0)
+            self._check_alive(replies[0].status == 0, uptime_s - self._launched_s)
         return self._output.ended
 
     def _check_boot(self, boot_id: str) -> None:
@@ -260,10 +256,10 @@ class _RunWatcher:
             raise Restarted
         self._boot_id = boot_id
 
-    def _check_alive(self, alive: bool) -> None:
+    def _check_alive(self, alive: bool, since_launch_s: float) -> None:
         if not alive:
             self._raise_cause_of_exit()
-        if self._output.hello is None and self._start_deadline.expired:
+        if self._output.hello is None and since_launch_s > self._timeouts.runner_start_timeout_s:
             raise NeverStarts(f"the runner did not start: {self._stderr_tail()}")
         if self._elapsed_s > self._limit_s or self._backstop.expired:
             raise RunnerFailed(f"the runner did not finish within {self._limit_s:.0f} s")

@@ -1,4 +1,4 @@
-"""`farm phone capture` and `farm phone probe`: capture a phone, and show its interpretation."""
+"""`farm phone capture`: captures a phone, and shows how a captured one is interpreted."""
 
 import re
 import time
@@ -24,11 +24,11 @@ _CAPTURE_S, _SETTLE_S = 120.0, 3.0
 
 @click.group()
 def phone() -> None:
-    """Capture phones, and probe captured ones."""
+    """Capture phones."""
 
 
 @phone.command()
-@click.argument("serial", metavar="PHONE")
+@click.argument("serial", metavar="[PHONE]", default="")
 @click.option(
     "-o",
     "--output",
@@ -36,8 +36,18 @@ def phone() -> None:
     help="Write this file (default: the model's name, with .toml).",
 )
 @click.option("--adb-port", type=PORT, default=None, help="Use the adb server on this port.")
-def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
-    """Write the values that a phone exposes to a facts file.
+@click.option(
+    "--from",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Show how the agent interprets this facts file instead: clusters, thermal zones with the "
+    "reason if one is not used, and the control level.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the interpretation as JSON.")
+def capture(
+    serial: str, output: Path | None, adb_port: int | None, path: Path | None, as_json: bool
+) -> None:
+    """Write the values that a PHONE exposes to a facts file.
 
     The file is for a bug report, or runs as a virtual phone. PHONE is a serial number, or the
     address of a phone on the network. Serial numbers, accounts and addresses are left out. The
@@ -47,7 +57,17 @@ def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
     Examples:
       farm phone capture R58M123ABC
       farm phone capture 192.168.0.7:5555 -o pixel8.toml
+      farm phone capture --from pixel8.toml
     """
+    if (path is None) == (not serial):
+        raise click.UsageError("name a PHONE, or a facts file with --from")
+    if path is None:
+        _capture(serial, output, adb_port)
+    else:
+        _interpret(path, as_json)
+
+
+def _capture(serial: str, output: Path | None, adb_port: int | None) -> None:
     from agent.deadline import Deadline
     from agent.phone.adb import AdbServer
     from agent.phone.capture import capture_phone
@@ -69,24 +89,7 @@ def capture(serial: str, output: Path | None, adb_port: int | None) -> None:
     click.echo(f"run it as a virtual phone: farm virtual up {path}", err=True)
 
 
-@phone.command()
-@click.option(
-    "--from",
-    "path",
-    required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Read this facts file.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def probe(path: Path, as_json: bool) -> None:
-    """Show how the agent interprets a captured phone.
-
-    It lists clusters, thermal zones with the reason if one is not used, and the control level.
-
-    \b
-    Example:
-      farm phone probe --from pixel8.toml
-    """
+def _interpret(path: Path, as_json: bool) -> None:
     from agent.phone.facts_file import read_facts_file, reading_of
     from agent.phone.probe import interpret_reading
     from agent.phone.thermal_zones import examine_zones

@@ -8,7 +8,6 @@ import math
 import re
 import secrets
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha1, sha256
@@ -43,34 +42,12 @@ _ADOPT_PART = (
 )
 
 
-class ClockRatio:
-    """Phone seconds per host second, from pairs of clock readings. It only scales polling."""
-
-    def __init__(self) -> None:
-        self.value = 1.0
-        self._anchor: tuple[float, float] | None = None
-
-    def observe(self, host_s: float, phone_s: float) -> None:
-        """Take one more pair; a phone clock that went back (a reboot) starts a new measurement."""
-        if self._anchor is None or phone_s < self._anchor[1]:
-            self._anchor = (host_s, phone_s)
-            return
-        host_elapsed = host_s - self._anchor[0]
-        phone_elapsed = phone_s - self._anchor[1]
-        # /proc/uptime counts in 10 ms; a few of them make a ratio that is good enough for polling.
-        if host_elapsed >= 0.05 and phone_elapsed >= 0.05:
-            self.value = min(max(phone_elapsed / host_elapsed, 0.01), 10_000.0)
-        if host_elapsed > 30.0:
-            self._anchor = (host_s, phone_s)
-
-
 class Phone:
     """One phone behind adb. Calls from several threads take turns."""
 
     def __init__(self, link: ShellLink, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.link = link
         self.timeouts = timeouts
-        self.clock_ratio = ClockRatio()
         self.cooling = CoolingHistory()
         self.digest_tool = SHA256_TOOL
         # (uptime, power nodes) at each snapshot while the phone waited for the present run
@@ -84,6 +61,11 @@ class Phone:
     def address(self) -> str:
         """How adb reaches the phone; never its identity."""
         return self.link.address
+
+    @property
+    def clock_s(self) -> float | None:
+        """The phone's own clock at the end of the last exchange; None before the first one."""
+        return self.link.clock_s
 
     @property
     def is_probed(self) -> bool:
@@ -208,6 +190,10 @@ class Phone:
         each_s = None if deadline else self.timeouts.command_timeout_s
         return self.link.exchange(lines, deadline or self._command_deadline(), limit, each_s)
 
+    def sleep(self, seconds: float) -> None:
+        """Wait a moment, by the phone's clock."""
+        self.shell(["sleep", f"{seconds:g}"])
+
     def read_nodes(self, paths: Iterable[str], deadline: Deadline | None = None) -> dict[str, str]:
         """Read kernel nodes in one round trip; nodes that cannot be read are left out."""
         wanted = list(paths)
@@ -291,9 +277,9 @@ class Phone:
 
     def uptime_s(self, deadline: Deadline | None = None) -> float:
         """Read the phone's own clock, the time axis of everything physical."""
-        return self.observe_uptime(self.read_nodes([UPTIME], deadline).get(UPTIME, ""))
+        return self.parse_uptime(self.read_nodes([UPTIME], deadline).get(UPTIME, ""))
 
-    def observe_uptime(self, text: str) -> float:
+    def parse_uptime(self, text: str) -> float:
         """Parse the text of /proc/uptime, which came with other nodes."""
         try:
             uptime = float(text.split(maxsplit=1)[0])
@@ -301,7 +287,6 @@ class Phone:
             uptime = -1.0
         if not 0 <= uptime < UPTIME_MAX_S:  # nan and inf fail this too
             raise PhoneTrouble(f"{self.address} gives no valid uptime")
-        self.clock_ratio.observe(time.monotonic(), uptime)
         return uptime
 
     def boot_id(self, deadline: Deadline | None = None) -> str:
@@ -320,13 +305,3 @@ class Phone:
 
     def _command_deadline(self) -> Deadline:
         return Deadline.after(self.timeouts.command_timeout_s)
-
-
-def measure_clock_ratio(phone: Phone, deadline: Deadline) -> float:
-    """Measure phone seconds per host second from two readings of the phone's clock."""
-    first = time.monotonic()
-    phone.uptime_s(deadline)
-    while time.monotonic() - first < 0.1 and not deadline.expired:
-        time.sleep(0.02)
-    phone.uptime_s(deadline)
-    return phone.clock_ratio.value

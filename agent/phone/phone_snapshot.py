@@ -64,7 +64,7 @@ def record_snapshot(
     zones, body = phone.facts.cpu_zones, phone.facts.body_zone
     body_zones = (body,) if body is not None else ()
     level = supply_node(BATTERY_LEVEL, phone.facts.gauge_supply)
-    t_s, temp_c = phone.observe_uptime(nodes.get(UPTIME, "")), hottest_c(zones, nodes)
+    t_s, temp_c = phone.parse_uptime(nodes.get(UPTIME, "")), hottest_c(zones, nodes)
     if temp_c is not None:
         phone.cooling.record(t_s, temp_c, hottest_c(body_zones, nodes))
     if power_nodes:

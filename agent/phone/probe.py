@@ -25,7 +25,7 @@ from agent.phone.kernel_nodes import (
     with_usual_supply,
     zone_scale,
 )
-from agent.phone.phone_driver import Phone, measure_clock_ratio
+from agent.phone.phone_driver import Phone
 from agent.phone.phone_reading import (
     BATTERY,
     CHARGING_SWITCHES,
@@ -69,7 +69,6 @@ def probe(
         raise PhoneTrouble(f"{phone.address} shows no cores under {CPU}")
     first = runner_for(reading.property("ro.product.cpu.abi"))
     build, info = install_working_runner(phone, first, deadline)
-    measure_clock_ratio(phone, deadline)
     phone.facts = interpret_reading(reading, serial, info, build.digest)
     return phone.facts
 

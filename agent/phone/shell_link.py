@@ -2,7 +2,8 @@
 
 A new adb connection per command costs 10 to 20 ms; a line written into an open shell costs one
 round trip. Every line is followed by an end mark with a nonce, so that a reply is either complete
-or an error: a lost link is never mistaken for empty output.
+or an error: a lost link is never mistaken for empty output. The last mark comes with the phone's
+clock.
 """
 
 import re
@@ -35,10 +36,13 @@ SU_ATTEMPTS = 2
 _STDIN, _STDOUT, _STDERR, _EXIT = range(4)  # packets of the shell protocol, version 2
 _PACKET = struct.Struct("<BI")
 _PACKET_BYTES_MAX = 16 * 1024
+_CLOCK_BYTES_MAX = 4096
 _SYNC = struct.Struct("<4sI")
 _SYNC_DATA_BYTES = 64 * 1024
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 _STATUS = re.compile(rb"(\d{1,3})\n")
+_CLOCK = re.compile(rb"(\d{1,10}\.\d\d)?\n")
+_READ_CLOCK = "read -r farm_up farm_idle </proc/uptime\necho $farm.clock $farm_up\n"
 
 Dial = Callable[[str, str, Deadline], socket.socket]
 
@@ -70,6 +74,7 @@ class ShellLink:
     ) -> None:
         self.address = address
         self.root = False
+        self.clock_s: float | None = None  # the phone's, at the end of the last exchange
         self._dial = dial
         self._timeouts = timeouts
         self._lock = threading.Lock()
@@ -91,7 +96,10 @@ class ShellLink:
             raise Hung(f"{self.address}: another command did not finish in time")
         try:
             with self._translate_errors("the shell"):
-                return self._open_shell(deadline).exchange(lines, deadline, limit, each_s)
+                shell = self._open_shell(deadline)
+                replies = shell.exchange(lines, deadline, limit, each_s)
+                self.clock_s = shell.clock_s
+                return replies
         except BaseException:
             # The rest of the output would be mistaken for the next reply.
             self.close()
@@ -196,6 +204,7 @@ class _Shell:
     """A shell behind a socket: in packets of adb's shell protocol, version 2, or without any."""
 
     def __init__(self, stream: socket.socket, has_packets: bool = True) -> None:
+        self.clock_s: float | None = None
         self._stream = stream
         self._has_packets = has_packets
 
@@ -225,10 +234,10 @@ class _Shell:
     def exchange(
         self, lines: Sequence[str], deadline: Deadline, limit: int, each_s: float | None = None
     ) -> tuple[ShellReply, ...]:
-        """Send lines, each followed by an end mark, and read up to the last mark."""
+        """Send lines, each followed by an end mark, and read up to the last mark and the clock."""
         nonce = secrets.token_hex(8)
         marked = (f"{line}\necho $farm.{index} $?\n" for index, line in enumerate(lines))
-        self.send(f"farm={nonce}\n{''.join(marked)}".encode(), deadline)
+        self.send(f"farm={nonce}\n{''.join(marked)}{_READ_CLOCK}".encode(), deadline)
         replies: list[ShellReply] = []
         pending = bytearray()
         consumed = 0
@@ -241,9 +250,22 @@ class _Shell:
                 consumed += mark.start
                 del pending[: mark.end]
                 searched = 0
-            if consumed + len(pending) > limit + 64:  # guard: output-limit
+            rest = len(pending) if len(replies) < len(lines) else 0
+            if consumed + rest > limit + 64:  # guard: output-limit
                 raise ShellFailed(f"the phone printed more than {limit} bytes")
+        self.clock_s = self._read_clock(pending, f"{nonce}.clock ".encode(), deadline)
         return tuple(replies)
+
+    def _read_clock(self, pending: bytearray, mark: bytes, deadline: Deadline) -> float | None:
+        """Read the phone's clock, which follows the last mark; None if the phone hides it."""
+        while True:
+            start = pending.find(mark)
+            clock = _CLOCK.match(pending, start + len(mark)) if start >= 0 else None
+            if clock:
+                return float(clock[1]) if clock[1] else None
+            if len(pending) > _CLOCK_BYTES_MAX:
+                raise ShellFailed("the phone printed something after the end mark")
+            pending += self._output(deadline)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Write to the shell's stdin."""

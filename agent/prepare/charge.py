@@ -59,6 +59,5 @@ def charge_battery(
         first = first or now
         if is_charged(first, now, condition):
             return now is not first
-        pause_s = max(POLL_S / phone.clock_ratio.value, phone.timeouts.poll_interval_min_s)
-        sleep(min(pause_s, phone.timeouts.poll_interval_max_s))
+        sleep(POLL_S)
         snapshot = take_snapshot(phone)

@@ -3,7 +3,7 @@
 A phone that is cool but still caps its clocks, because its body is warm, is not ready.
 
 A missing, frozen or implausible sensor fails the attempt: a run without a known start temperature
-never counts. Limits are seconds of the phone's clock; only sleeping is in host time.
+never counts.
 """
 
 import math
@@ -19,6 +19,7 @@ from agent.phone.cooling_model import (
 )
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_snapshot import PhoneSnapshot, read_battery_pct, take_snapshot
+from agent.phone.phone_waits import PIECE_MAX_S
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import BatteryLow, ConditionUnmet, SensorMissing, TooHot
 
@@ -26,10 +27,10 @@ SLOPE_SAMPLES_MIN = 4
 SLOPE_SPAN_S = 10.0
 SLOPE_WINDOW_S = 30.0
 MISSING_SAMPLES_MAX = 3
-FROZEN_S = 240.0
+FROZEN_S, FROZEN_COARSE_S = 240.0, 1200.0
 FROZEN_SAMPLES = 8
 
-HostInterval = tuple[float, float, float]  # host seconds: likely, earliest, latest
+CoolInterval = tuple[float, float, float]  # seconds: likely, earliest, latest
 
 
 class TempSample(NamedTuple):
@@ -116,13 +117,13 @@ def cool_down(
     phone: Phone,
     condition: Condition,
     sleep: Callable[[float], None],
-    on_snapshot: Callable[[PhoneSnapshot, HostInterval | None], None],
+    on_snapshot: Callable[[PhoneSnapshot, CoolInterval | None], None],
     coolers: Collection[str] = (),
     power_nodes: Collection[str] = (),
 ) -> float | None:
     """Wait until the phone may start, and return its start temperature.
 
-    `sleep` sleeps host seconds and raises if the run is cancelled; `on_snapshot` gets every
+    `sleep` waits by the phone's clock and raises if the run is cancelled; `on_snapshot` gets every
     snapshot; `coolers` are the state nodes of the cooling devices that cap the CPUs; `power_nodes`
     show how much the phone draws at rest. A condition without a start temperature does not wait.
     """
@@ -143,32 +144,37 @@ def cool_down(
         if isinstance(decision, KeepWaiting):  # the fit is expensive, and only needed for waiting
             decision = decide_start(samples, since_s, condition, phone.cooling.fit())
         prediction = decision.prediction if isinstance(decision, KeepWaiting) else None
-        on_snapshot(snapshot, in_host_s(prediction, phone) if prediction else None)
+        on_snapshot(snapshot, prediction)
         if isinstance(decision, CoolEnough):
             return decision.temp_c
         if isinstance(decision, GiveUp):
             raise decision.error
-        pause_s = max(
-            decision.phone_s / phone.clock_ratio.value, phone.timeouts.poll_interval_min_s
-        )
-        sleep(min(pause_s, phone.timeouts.poll_interval_max_s))
+        sleep(min(decision.phone_s, PIECE_MAX_S))
+
+
+def cool_again(phone: Phone, condition: Condition, sleep: Callable[[float], None]) -> None:
+    """Wait until the heat of the canaries is gone: the phone rested at its start temperature."""
+    waited_s = 0.0
+    while waited_s <= condition.cool_wait_max_s:
+        temp_c = take_snapshot(phone).temp_c
+        if temp_c is None or temp_c <= _limit_c(condition):
+            return
+        pause_s = min(max(waited_s / 10, 2.0), PIECE_MAX_S)
+        sleep(pause_s)
+        waited_s += pause_s
+    limit = f"{_limit_c(condition):.1f} °C"
+    raise TooHot(f"still {temp_c:.1f} °C {waited_s:.0f} s after the canaries; requested {limit}")
 
 
 def _start_at_once(
     phone: Phone,
     condition: Condition,
-    on_snapshot: Callable[[PhoneSnapshot, HostInterval | None], None],
+    on_snapshot: Callable[[PhoneSnapshot, CoolInterval | None], None],
 ) -> float | None:
     snapshot = take_snapshot(phone)
     check_battery(phone, snapshot, condition)
     on_snapshot(snapshot, None)
     return snapshot.temp_c
-
-
-def in_host_s(prediction: TimeToCool, phone: Phone) -> HostInterval:
-    """Convert a prediction to the host's clock."""
-    ratio = phone.clock_ratio.value
-    return (prediction.likely_s / ratio, prediction.earliest_s / ratio, prediction.latest_s / ratio)
 
 
 def check_battery(phone: Phone, snapshot: PhoneSnapshot, condition: Condition) -> None:
@@ -191,9 +197,13 @@ def _recent(readings: Sequence[TempReading]) -> Sequence[TempReading]:
 
 
 def _is_frozen(readings: Sequence[TempReading]) -> bool:
-    """Whether a hot sensor has given exactly the same number for minutes: it does not measure."""
+    """Whether a hot sensor has given exactly the same number for minutes: it does not measure.
+
+    One that counts whole degrees changes its number rarely while a phone comes to rest.
+    """
     same = 1
     while same < len(readings) and readings[-1 - same].temp_c == readings[-1].temp_c:
         same += 1
     span_s = readings[-1].t_s - readings[-same].t_s
-    return same >= FROZEN_SAMPLES and span_s >= FROZEN_S
+    is_coarse = all(reading.temp_c.is_integer() for reading in readings)
+    return same >= FROZEN_SAMPLES and span_s >= (FROZEN_COARSE_S if is_coarse else FROZEN_S)

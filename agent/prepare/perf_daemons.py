@@ -4,10 +4,8 @@ Daemons are stopped by name and started again. Those that protect the phone from
 unless the condition itself asks to stop them: then the watchdog's temperature limits protect it.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 
-from agent.deadline import Deadline
 from agent.phone.kernel_nodes import CPU, first_number
 from agent.phone.phone_driver import Phone
 from agent.phone.shell_command import (
@@ -24,6 +22,7 @@ from workloads.protocol.faults import ClockSlipped
 from workloads.protocol.phone_facts import Cluster
 
 _RUNNING = {"running", "restarting"}
+LOOK_EVERY_S = 0.05
 
 
 def stop_perf_daemons(
@@ -61,13 +60,15 @@ def stop_perf_daemons(
 
 
 def _wait_until_stopped(phone: Phone, names: Sequence[str]) -> None:
-    deadline = Deadline.after(phone.timeouts.daemon_stop_timeout_s)
-    while names:
+    if not names:
+        return
+    looks = max(1, round(phone.timeouts.daemon_stop_timeout_s / LOOK_EVERY_S))
+    for _ in range(looks):
         names = _running(names, phone.shell_batch([_state_command(name) for name in names]))
-        if names and deadline.expired:
-            raise ClockSlipped(f"cannot hold the clocks: daemon {', '.join(names)} did not stop")
-        if names:
-            time.sleep(0.02)
+        if not names:
+            return
+        phone.sleep(LOOK_EVERY_S)
+    raise ClockSlipped(f"cannot hold the clocks: daemon {', '.join(names)} did not stop")
 
 
 def _state_command(name: str) -> ShellCommand:

@@ -93,7 +93,7 @@ def _parse_phone_lists(phone: Phone, results: Sequence[ShellResult]) -> _PhoneLi
     values = parse_complete_nodes(times.text)
     now = first_number(values.get(UPTIME, ""))
     heartbeat = first_number(values.get(lane_file(HEARTBEAT), ""))
-    timeout_s = phone.timeouts.watchdog_timeout_s * max(1.0, phone.clock_ratio.value)
+    timeout_s = phone.timeouts.watchdog_timeout_s
     return _PhoneLists(
         exists=bool(lists),
         restored=restored.status == 0 and nodes.status != 0,

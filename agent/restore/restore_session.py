@@ -13,6 +13,8 @@ from agent.restore.restore_leftovers import kill_leftover_processes
 from agent.restore.watchdog import Watchdog
 from workloads.protocol.faults import FarmError, LeaseLost
 
+RETRY_PAUSE_S = 0.2
+
 
 class RestoreSession:
     """Nothing may be changed before it begins; after it has begun, it must be ended."""
@@ -78,6 +80,14 @@ class RestoreSession:
             except FarmError as error:
                 if retry_until.expired:
                     return error
-                time.sleep(0.2)
+                self._pause(error)
                 continue
             return None
+
+    def _pause(self, error: FarmError) -> None:
+        """Give the phone a moment by its own clock, or by the host's while there is no link."""
+        if not isinstance(error, LINK_LOST):
+            with suppress(*LINK_LOST):
+                self._phone.sleep(RETRY_PAUSE_S)
+                return
+        time.sleep(RETRY_PAUSE_S)

@@ -26,6 +26,7 @@ from agent.phone.phone_paths import (
     UPTIME,
     lane_file,
 )
+from agent.phone.phone_waits import HEARTBEAT_COMMAND
 from agent.phone.shell_command import ShellCommand
 from agent.phone.thermal_zones import ZonePlace, zone_place
 from agent.phone.thermalservice import is_thermalservice
@@ -49,7 +50,7 @@ def _reset_lane_commands(facts: PhoneFacts, timeout_s: int) -> list[ShellCommand
     return [
         ShellCommand(["mkdir", "-p", LANE_DIR]),
         ShellCommand(["rm", "-f", *(lane_file(name) for name in _FILES_OF_A_RUN)]),
-        ShellCommand(["cat", UPTIME], into=lane_file(HEARTBEAT)),
+        HEARTBEAT_COMMAND,
         ShellCommand(limits, into=lane_file(TEMP_LIMITS)),
         ShellCommand(["echo", str(timeout_s)], into=lane_file(HEARTBEAT_TIMEOUT)),
         ShellCommand(["true"], into=lane_file(CHANGED_NODES)),
@@ -102,12 +103,14 @@ class Watchdog:
 
     def start(self) -> None:
         """Start it detached in a clean lane; it exits when the list of changes is deleted."""
-        timeout_s = max(1, round(self._timeout_s * max(1.0, self._phone.clock_ratio.value)))
+        timeout_s = max(1, round(self._timeout_s))
         words = ["setsid", self._runner, "watchdog", LANE_DIR]
         words += ["--timeout-s", str(timeout_s)]  # guard: watchdog-timeout
         watchdog = ShellCommand(words, into="/dev/null", detached=True)
+        # That of an earlier lane ends within a second, and would take our list for its own.
+        kill = ShellCommand(["pkill", "-f", f"watchdog {LANE_DIR}"])
         reset = _reset_lane_commands(self._phone.facts, timeout_s)
-        *prepared, started = self._phone.shell_batch([*reset, watchdog])
+        _, *prepared, started = self._phone.shell_batch([kill, *reset, watchdog])
         for result in prepared:
             if result.status != 0:
                 raise ShellFailed(f"{LANE_DIR} cannot be prepared: {safe_text(result.text)}")
@@ -127,5 +130,5 @@ class Watchdog:
     def send_heartbeat(self) -> None:
         """Renew the heartbeat, at most four times per timeout."""
         if time.monotonic() - self._heartbeat_at >= self._timeout_s / 4:
-            self._phone.shell_batch([ShellCommand(["cat", UPTIME], into=lane_file(HEARTBEAT))])
+            self._phone.shell_batch([HEARTBEAT_COMMAND])
             self._heartbeat_at = time.monotonic()

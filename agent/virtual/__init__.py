@@ -10,7 +10,7 @@ How the folder is organised, from the outside in:
     cli.py              `farm virtual`; fleet_server.py runs the phones, phone_specs.py and
                         fleet_mix.py decide which phones there are
     virtual_phone.py    one phone: owns everything below
-    model_clock.py      model time: every event happens at an exact moment, `speed` times faster
+    phone_clock.py      phone time: every event happens at an exact moment, `speed` times faster
     phone_loop.py       the event loop: the clock is paused while a process of the phone computes
     event_journal.py    what really happened, written where the program under test cannot reach
     process_table.py, program_lookup.py, boot_state.py, logcat_buffer.py
@@ -20,7 +20,7 @@ How the folder is organised, from the outside in:
     commands/           what the shell can run: toybox, Android's own commands, awk, sed
     files/              the file tree; nodes of /sys, /proc and /dev/cpuset read the model
     physics/            step times, clocks, power, heat, throttling, memory pressure, battery
-    runner/             the runner: obeys kernels/runner/runner.h in model time, computes nothing
+    runner/             the runner: obeys kernels/runner/runner.h in phone time, computes nothing
     profiles/, engines/ figures of phones and of training engines, one TOML file each
     native/             a phone whose commands really run on this host, with the host's sensors
     mischief/           fault injection: scripts, triggers, one class per kind of fault
@@ -29,6 +29,6 @@ How the folder is organised, from the outside in:
 
 Rules: nothing here imports the rest of `agent`, and of `workloads` only `units`, `text` and
 `catalogue`, because a simulator that shares code with the program under test would share its
-errors. All figures of phones are in TOML files, with their sources. Time is model time unless a
+errors. All figures of phones are in TOML files, with their sources. Time is phone time unless a
 name says `host`.
 """

@@ -13,7 +13,7 @@ from agent.virtual.twin.cli import (
     estimate_durations_command,
     predict_command,
 )
-from workloads.cli_options import PORT, SEED, FiniteRange
+from workloads.cli_options import PORT, SEED, PhoneSpeed
 
 if TYPE_CHECKING:
     from agent.virtual.fleet_server import FleetConfig, PhoneAddress
@@ -90,8 +90,9 @@ def list_profiles() -> None:
     "--speed",
     default=1.0,
     show_default=True,
-    type=FiniteRange(0.01, 10_000),
-    help="Speed of the phones' clocks relative to real time.",
+    type=PhoneSpeed(0.1, 10_000),
+    metavar="N|events",
+    help="Speed of the phones' clocks relative to real time, or as fast as this computer can.",
 )
 @click.option(
     "--port-base",

@@ -3,7 +3,7 @@
 The journal is append-only and lies outside the phone's file system, so the program under test can
 neither read nor change it. Tests use it as an independent witness.
 
-Every line has `event` (see JournalEvent), `phone` (its serial number), `model_s` (model time),
+Every line has `event` (see JournalEvent), `phone` (its serial number), `model_s` (phone time),
 `host_ns` (the host's monotonic clock) and `wall_time` (UTC), and the facts of its event.
 """
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import TypeVar, TypeVarTuple
 
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.phone_clock import IS_ATTACHED, PhoneClock
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
 # The clock of the phone whose process runs; tasks inherit it from the task that creates them.
-_PROCESS_CLOCK: ContextVar[ModelClock | None] = ContextVar("process_clock", default=None)
+_PROCESS_CLOCK: ContextVar[PhoneClock | None] = ContextVar("process_clock", default=None)
 
 
 class PhoneLoop(asyncio.SelectorEventLoop):
@@ -43,10 +43,18 @@ class PhoneLoop(asyncio.SelectorEventLoop):
         return handle
 
 
-def process_context(model_clock: ModelClock) -> Context:
-    """Return a context for the tasks of a phone's processes."""
+def process_context(clock: PhoneClock) -> Context:
+    """Return a context for the tasks of an attached service of a phone."""
     context = copy_context()
-    context.run(_PROCESS_CLOCK.set, model_clock)
+    context.run(_PROCESS_CLOCK.set, clock)
+    context.run(IS_ATTACHED.set, True)
+    return context
+
+
+def background_context() -> Context:
+    """Return a context for a process that runs beside the one that starts it."""
+    context = copy_context()
+    context.run(IS_ATTACHED.set, False)
     return context
 
 

@@ -6,7 +6,7 @@ A fleet file is a list of tables; every key except `profile` is optional:
     profile = "meizu-16t"  # or the path of a facts file that `farm phone capture` wrote
     count = 3          # units of this model; the first is nominal, the others differ slightly
     serial = "LAB01"   # only if count is 1
-    speed = 100.0      # model seconds per second; default: the command line's
+    speed = 100.0      # phone seconds per second, or "events"; default: the command line's
     stock = true       # as sold: no su, and nodes that the shell may not read
     userdebug = true   # adb root works
     native = true      # commands run on this host, with its own sensors
@@ -16,12 +16,21 @@ A fleet file is a list of tables; every key except `profile` is optional:
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
 from agent.virtual.facts_layout import is_facts_file
 from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.profiles import load_profile, profile_ids
+from workloads.cli_options import EVENT_TIME, EVENTS
 
 _VARIANTS = ("stock", "userdebug", "native", "no_opencl")
 
@@ -41,13 +50,20 @@ class PhoneSpec:
     seed: int | None = None
 
 
+_Speed = Annotated[
+    float,
+    Field(ge=0.1, le=10_000, allow_inf_nan=False),
+    WrapValidator(lambda value, check: EVENT_TIME if value == EVENTS else check(value)),
+]
+
+
 class _FleetEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     profile: str
     serial: str | None = None
     count: int = Field(default=1, ge=1, le=1000)
-    speed: float | None = Field(default=None, ge=0.01, le=10_000)
+    speed: _Speed | None = None
     stock: bool = False
     native: bool = False
     userdebug: bool = False

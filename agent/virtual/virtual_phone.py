@@ -6,6 +6,7 @@ This module knows nothing of ADB; callbacks tell the server when the phone goes 
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,9 @@ from agent.virtual.files.rail_nodes import add_rail_nodes
 from agent.virtual.files.selinux import deny_to_shell
 from agent.virtual.files.thermal_nodes import add_thermal_nodes
 from agent.virtual.logcat_buffer import LogcatBuffer
-from agent.virtual.model_clock import ModelClock
 from agent.virtual.native.native_folder import NativeFolder, host_properties
 from agent.virtual.opencl_driver import OpenCLDriver
+from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.physics.soc import Soc
 from agent.virtual.process_table import Process, ProcessTable
 from agent.virtual.profiles import PhoneProfile
@@ -77,16 +78,17 @@ class VirtualPhone:
         self.profile = profile
         self.serial = serial or f"{'NATIVE' if native else profile.serial_prefix}{unit:04d}"
         # Real programs only know the host's clock.
-        self.model_clock = ModelClock(1.0 if native else speed)
+        self.clock = PhoneClock(1.0 if native else speed)
         self.native = NativeFolder(lambda: self.properties) if native else None
-        self.journal = EventJournal(journal, self.serial, self.model_clock.current_time)
+        self.journal = EventJournal(journal, self.serial, self.clock.current_time)
         self._seed = f"{seed}:{self.serial}"
-        self._rng_count = 0
+        self._created_at = time.time()
+        self._finished_runs: Counter[str] = Counter()  # by the digest of their plan
         # The first unit of a model is nominal; the others differ as real units of one model do.
         unit_rng = self._rng("unit")
         self.soc = Soc(
             profile,
-            self.model_clock,
+            self.clock,
             seed=self._seed,
             speed_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.006),
             heat_spread=1.0 if unit == 1 else unit_rng.gauss(1.0, 0.03),
@@ -101,12 +103,12 @@ class VirtualPhone:
             self.properties.get(f"init.svc.{name}") == "running"
         )
         all_cores = sum(1 << cpu for cluster in profile.cluster for cpu in cluster.cpus)
-        self.processes = ProcessTable(all_cores, lambda: self.model_clock.now)
+        self.processes = ProcessTable(all_cores, lambda: self.clock.now)
         self.soc.on_hotplug = lambda: self.processes.leave_offline_cores(
             sum(1 << cpu for cpu in self.soc.online_cpus())
         )
         self.tree = FileTree(
-            self.wall_time, self.model_clock.catch_up, self._journal_sysfs_write, STORAGE_BYTES
+            self.wall_time, self.catch_up, self._journal_sysfs_write, STORAGE_BYTES
         )
         self.mischief: PhoneInjector | None = None
         self.tree.on_change = self.journal.write
@@ -118,16 +120,22 @@ class VirtualPhone:
         self.battery_overrides: dict[str, str] = {}
         self.current_op: Callable[[], str] = str  # name of the operation that a run executes now
         self._booted_at = -self._rng("boot").uniform(900.0, 40_000.0)
-        self.soc.rails_j["board"] = profile.heat.idle_w * self.uptime()
+        idle_j = profile.heat.idle_w * self.uptime()
+        self.soc.change(lambda: self.soc.rails_j.update(board=idle_j))
         self.rail_baseline: tuple[float, dict[str, int]] | None = None  # of `delta` dumps
         self._add_files()
         self._boot()
 
     # -- time
 
+    def catch_up(self) -> None:
+        """Let everything happen that is due, before something is read."""
+        self.clock.catch_up()
+        self.soc.update()
+
     def uptime(self) -> float:
         """Return CLOCK_BOOTTIME in seconds."""
-        return self.model_clock.now - self._booted_at
+        return self.clock.now - self._booted_at
 
     def uptime_ns(self) -> int:
         return round(self.uptime() * 1e9)
@@ -138,14 +146,17 @@ class VirtualPhone:
 
     def wall_time(self) -> float:
         """Return the phone's wall clock. It is correct here; that of real phones often is not."""
-        return time.time()
+        return self._created_at + self.clock.now if self.clock.is_event_time else time.time()
 
     # -- random numbers
 
-    def rng_for_run(self) -> random.Random:
-        """Return the generator of the next run; the n-th run of a seed always gets the same."""
-        self._rng_count += 1
-        return self._rng(f"run {self._rng_count}")
+    def rng_for_run(self, plan_digest: str) -> random.Random:
+        """Return the generator of the next run of a plan; its n-th run always gets the same."""
+        return self._rng(f"run {plan_digest} {self._finished_runs[plan_digest]}")
+
+    def note_finished_run(self, plan_digest: str) -> None:
+        """Count a run that was measured to its end."""
+        self._finished_runs[plan_digest] += 1
 
     # -- memory
 
@@ -167,7 +178,7 @@ class VirtualPhone:
 
     def finish_reboot(self) -> None:
         """Boot again: files are kept, kernel settings are reset."""
-        self._booted_at = self.model_clock.catch_up()
+        self._booted_at = self.clock.catch_up()
 
         def reset() -> None:
             for cluster in self.soc.clusters:
@@ -175,9 +186,9 @@ class VirtualPhone:
             if self.soc.gpu is not None:
                 self.soc.gpu.reset()
             self.soc.battery.charging_allowed = True
+            self.soc.rails_j.clear()
 
         self.soc.change(reset)
-        self.soc.rails_j.clear()
         self._boot()
 
     def restart_adbd(self, as_root: bool) -> str:
@@ -212,7 +223,7 @@ class VirtualPhone:
         self.processes.kill_all()
         if self.native is not None:
             self.native.close()
-        self.model_clock.stop()
+        self.clock.stop()
         self.journal.write(JournalEvent.POWER_OFF)
         self.journal.close()
 

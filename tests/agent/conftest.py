@@ -10,13 +10,19 @@ from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME
 from agent.timeouts import Timeouts
-from tests.agent.lane_harness import SHORT_TIMEOUTS, LaneHarness, open_lane_harness
+from tests.agent.lane_harness import (
+    PATIENT_TIMEOUTS,
+    SHORT_TIMEOUTS,
+    LaneHarness,
+    open_lane_harness,
+)
 from tests.agent.virtual_phones import (
     VirtualPhone,
     keep_connected,
     open_phone,
     start_virtual_phone,
 )
+from workloads.cli_options import EVENT_TIME
 
 StartPhone = Callable[..., VirtualPhone]
 
@@ -30,8 +36,8 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
 
 @pytest.fixture(scope="session")
 def shared_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    """A rooted phone with a 100x clock, for all tests that leave it intact."""
-    virtual_phone = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu-16t", 100)
+    """A rooted phone for all tests that leave it intact."""
+    virtual_phone = start_virtual_phone(tmp_path_factory.mktemp("phone"), "meizu-16t", EVENT_TIME)
     yield virtual_phone
     virtual_phone.kill()
 
@@ -41,7 +47,7 @@ def start_phone(tmp_path: Path) -> Iterator[StartPhone]:
     """Start virtual phones that end with the test."""
     started: list[VirtualPhone] = []
 
-    def start(profile: str = "meizu-16t", speed: float = 100.0) -> VirtualPhone:
+    def start(profile: str = "meizu-16t", speed: float = EVENT_TIME) -> VirtualPhone:
         phone = start_virtual_phone(tmp_path / f"phone{len(started)}", profile, speed)
         started.append(phone)
         return phone
@@ -62,6 +68,7 @@ def phone(adb: AdbServer, virtual_phone: VirtualPhone) -> Iterator[Phone]:
     """The shared phone as the agent sees it: probed, and without traces of earlier lanes."""
     phone = open_phone(adb, virtual_phone.address)
     phone.shell_checked(["rm", "-rf", f"{HOME}/fence", f"{HOME}/lane"])
+    phone.shell(["sleep", "300"])  # a thermal cap of an earlier test ends by itself
     virtual_phone.forget()
     yield phone
     phone.close()
@@ -69,8 +76,8 @@ def phone(adb: AdbServer, virtual_phone: VirtualPhone) -> Iterator[Phone]:
 
 @pytest.fixture
 def disposable_phone(start_phone: StartPhone) -> VirtualPhone:
-    """A phone that the test may break or kill."""
-    return start_phone()
+    """A phone that the test may break or kill; its runs take seconds of the host."""
+    return start_phone(speed=100.0)
 
 
 @pytest.fixture
@@ -86,7 +93,9 @@ def opened_phone(adb: AdbServer, disposable_phone: VirtualPhone) -> Iterator[Pho
 @pytest.fixture
 def context(tmp_path: Path) -> LaneContext:
     """The context of a lane; without the canary, whose runs would be counted as runs."""
-    return LaneContext(host="host-a", state_dir=tmp_path / "state", canary=False)
+    return LaneContext(
+        host="host-a", state_dir=tmp_path / "state", canary=False, timeouts=PATIENT_TIMEOUTS
+    )
 
 
 @pytest.fixture

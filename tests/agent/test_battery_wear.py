@@ -1,6 +1,5 @@
 """Battery wear: what phones tell, what they invent, and the hours that they were full."""
 
-import time
 from datetime import UTC, date, datetime
 
 import pytest
@@ -81,6 +80,6 @@ def test_the_hours_of_a_phone_on_its_charger_survive_the_agent(
 
 def test_a_snapshot_looks_at_the_battery(phone: Phone) -> None:
     take_snapshot(phone)
-    time.sleep(0.05)  # five seconds of the phone
+    phone.shell(["sleep", "5"])
     take_snapshot(phone)
     assert phone.memory.battery.hours > 0

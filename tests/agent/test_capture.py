@@ -41,7 +41,7 @@ def served(
     """Run virtual phones in this process, connected to adb."""
     with serve_fleet_in_thread(FleetConfig(words, speed=speed)) as (fleet, addresses):
         for address in addresses:
-            adb.connect(address.address, Deadline.after(10))
+            adb.connect(address.address, Deadline.after(120))
             is_here = partial(lambda name: adb.list().get(name) == READY, address.address)
             wait_until(is_here, "the phone is here")
         yield fleet, [address.address for address in addresses]
@@ -70,7 +70,7 @@ def test_a_captured_phone_runs_as_a_virtual_one(
 ) -> None:
     with served(adb, profile) as (fleet, (address,)):
         phone, facts = probed(adb, address)
-        captured = capture_phone(phone, Deadline.after(30))
+        captured = capture_phone(phone, Deadline.after(120))
         serial = fleet.servers[0].phone.serial
         phone.close()
     text = format_facts(captured)
@@ -96,7 +96,7 @@ def check_virtual_phones(adb: AdbServer, paths: list[Path]) -> None:
             expected = read_facts_file(path).expected
             assert expected is not None
             phone = Phone(adb.open(address))
-            captured = capture_phone(phone, Deadline.after(30))
+            captured = capture_phone(phone, Deadline.after(120))
             facts = interpret_reading(reading_of(captured), "captured", "none")
             phone.close()
             zones = [zone.type for zone in facts.cpu_zones]
@@ -161,7 +161,7 @@ def test_the_command_writes_a_new_file(
     other = tmp_path / "other.toml"
     by_serial = ["capture", virtual_phone.serial, "--adb-port", str(adb.port), "-o", str(other)]
     assert CliRunner().invoke(commands, by_serial).exit_code == 0
-    shown = CliRunner().invoke(commands, ["probe", "--from", str(file)])
+    shown = CliRunner().invoke(commands, ["capture", "--from", str(file)])
     assert "control    controlled" in shown.output
     assert "not a temperature" not in shown.output
     absent = CliRunner().invoke(commands, ["capture", "NOBODY", "--adb-port", str(adb.port)])
@@ -171,7 +171,7 @@ def test_the_command_writes_a_new_file(
 def connected(adb: AdbServer, address: str) -> str:
     """Connect a phone, which may just have been lost, and return its state."""
     with suppress(FarmError):
-        adb.connect(address, Deadline.after(10))
+        adb.connect(address, Deadline.after(120))
     return adb.list().get(address, "")
 
 
@@ -196,13 +196,13 @@ def test_phones_that_cannot_be_captured_are_one_sentence(adb: AdbServer, tmp_pat
 
 def test_a_probe_of_a_file_explains_unused_zones() -> None:
     file = BY_NAME["motorola-moto-g-5g-low-battery"]
-    shown = CliRunner().invoke(commands, ["probe", "--from", str(file)])
+    shown = CliRunner().invoke(commands, ["capture", "--from", str(file)])
     assert "CPU        cpu-0-0-usr, " in shown.output
     assert "; hottest: 42.6 °C" in shown.output
     assert "body       back_temp; 32.5 °C" in shown.output
     assert "unused     socd: not a temperature" in shown.output
     assert "unused     conn-therm-usr: its name is not in the table" in shown.output
-    missing = CliRunner().invoke(commands, ["probe", "--from", "nowhere.toml"])
+    missing = CliRunner().invoke(commands, ["capture", "--from", "nowhere.toml"])
     assert "nowhere.toml cannot be read" in str(missing.exception)
-    as_json = CliRunner().invoke(commands, ["probe", "--from", str(file), "--json"])
+    as_json = CliRunner().invoke(commands, ["capture", "--from", str(file), "--json"])
     assert PhoneFacts.model_validate_json(as_json.output).control is ControlLevel.OBSERVED

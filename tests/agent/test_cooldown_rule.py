@@ -60,12 +60,17 @@ def test_cool_but_falling_fast_is_not_at_rest() -> None:
     assert isinstance(decide_start(samples, 0, CONDITION, None), KeepWaiting)
 
 
+def test_a_sensor_of_whole_degrees_may_show_one_number_for_minutes() -> None:
+    assert isinstance(decide_start(flat(40.0, n=9, step_s=40), 0, CONDITION, None), KeepWaiting)
+
+
 @pytest.mark.parametrize(
     ("samples", "error"),
     [
         (flat(None), SensorMissing),  # no sensor at all
         (flat(30.0)[:3] + flat(None, n=3), SensorMissing),  # the sensor stopped during the wait
-        (flat(40.0, n=9, step_s=40), SensorMissing),  # hot, and constant for minutes
+        (flat(40.5, n=9, step_s=40), SensorMissing),  # hot, and constant for minutes
+        (flat(40.0, n=40, step_s=40), SensorMissing),  # the same, in whole degrees
         (
             [TempSample(0, 50.0), TempSample(2500, 49.0)],
             TooHot,

@@ -31,7 +31,7 @@ def test_a_data_file_is_pushed_once(phone: Phone, tmp_path: Path) -> None:
 
 def test_a_missing_or_changed_file_is_refused(phone: Phone, tmp_path: Path) -> None:
     other = "cd" * 32
-    with pytest.raises(InvalidRequest, match="farm workload add-dataset"):
+    with pytest.raises(InvalidRequest, match="farm workload add --dataset"):
         install_data_file(phone, other, tmp_path)
     (tmp_path / other).write_bytes(CONTENT)
     with pytest.raises(InvalidRequest):

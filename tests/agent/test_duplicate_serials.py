@@ -17,7 +17,7 @@ def test_a_phone_with_the_serial_of_another_phone_is_ignored(
     plan = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=100)
     with serve_fleet_in_thread(plan) as (server, (first, second)):
         for address in (first.address, second.address):
-            assert adb.connect(address, Deadline.after(5)) == "device"
+            assert adb.connect(address, Deadline.after(120)) == "device"
         server.mischief.add("duplicate_serial", phone=second.serial, serial=first.serial)
         registry = PhoneRegistry(adb, (), tmp_path, lambda _: None)
         registry.admit(first.address)

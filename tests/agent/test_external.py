@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from agent.collect.runner_output import WINDOWS_MAX
-from agent.deadline import Deadline
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext, LaneResult
 from agent.launch.external_process import (
@@ -35,7 +34,7 @@ from tests.agent.lane_harness import assert_fault
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.catalogue import Case, bind_external
-from workloads.external_program import Manifest, NumberRule, ProgramFile, StepRule
+from workloads.external_program import LossRule, Manifest, ProgramFile, StepRule
 from workloads.program_output import StepGroup
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.condition import Condition
@@ -138,7 +137,7 @@ def test_the_program_gets_its_arguments_cores_and_environment(
         environment={"X": "it's {seconds} s"},
         training=True,
         step=StepRule(regex=r"step ([0-9.]+) ms", unit="ms", n="steps"),
-        loss=NumberRule(regex=r"loss ([0-9.]+)"),
+        loss=LossRule(regex=r"loss ([0-9.]+)"),
     )
     report = run(phone, context, case).report
     assert report.fault is None, report.fault
@@ -166,7 +165,7 @@ def test_a_file_that_is_not_on_this_host_is_named(phone: Phone, context: LaneCon
     assert fault is not None
     assert (fault.blame, fault.stage) == (Blame.REQUEST, Stage.PREPARE)
     assert "tool.sh is not on this host" in fault.text
-    assert "farm workload add-file" in fault.text
+    assert "farm workload add" in fault.text
 
 
 @pytest.mark.usefixtures("restored_phone")
@@ -213,7 +212,7 @@ def test_a_training_whose_loss_does_not_fall_is_void(phone: Phone, context: Lane
         context,
         STEPS.replace("step 500 ms", "step 500 ms loss 2.$i"),
         training=True,
-        loss=NumberRule(regex=r"loss ([0-9.]+)"),
+        loss=LossRule(regex=r"loss ([0-9.]+)"),
     )
     report = run(phone, context, case).report
     assert report.fault is None, report.fault
@@ -299,13 +298,9 @@ def test_the_watchdog_kills_a_program_without_an_agent(phone: Phone, context: La
     spec = LaunchSpec(runner, case, choose_cores(phone.facts, "big4"), Condition().launch, [UPTIME])
     install_program(phone, spec, context.files_dir)
     launch_program(phone, spec, ShellCommand(["true"]))
-    deadline = Deadline.after(20)
-    while phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status == 0:
-        assert not deadline.expired
-        time.sleep(0.05)
-    while phone.shell(["test", "-e", lane_file("restored")]).status != 0:
-        assert not deadline.expired
-        time.sleep(0.05)
+    phone.shell(["sleep", "5"])
+    assert phone.shell(["pgrep", "-f", f"{lane_file('work')}/"]).status != 0
+    assert phone.shell(["test", "-e", lane_file("restored")]).status == 0
     assert '"exit","status":137' in phone.shell_checked(["cat", lane_file("out.jsonl")])
     kill_program(phone)
     phone.shell(["rm", "-f", lane_file("restored")])

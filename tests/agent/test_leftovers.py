@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,15 @@ from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
-from agent.phone.phone_paths import lane_file
+from agent.phone.phone_paths import UPTIME, lane_file
 from agent.prepare.cpu_pinning import read_policy_states
 from agent.prepare.quiesce import QUIET_SETTINGS, quiet_settings
 from agent.restore.restore_journal import JournalRecord, journal_file, restore_changes
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.reversible_change import UNSET, ChangeKind, ReversibleChange, parse_changes
+from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
+from tests.agent.lane_harness import PATIENT_TIMEOUTS
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.protocol.faults import ShellFailed
 
@@ -35,6 +36,7 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
+from tests.agent.lane_harness import PATIENT_TIMEOUTS
 from tests.agent.virtual_phones import open_phone
 
 address, port, state, timeout_s = sys.argv[1:]
@@ -42,7 +44,7 @@ server = AdbServer(Path(state) / "adb", private=False, port=int(port))
 phone = open_phone(server, address)
 timeouts = replace(DEFAULT_TIMEOUTS, watchdog_timeout_s=float(timeout_s))
 context = LaneContext("host-a", Path(state), canary=False, timeouts=timeouts)
-run_attempt(a_job(phone.facts.serial, protocol="endurance"), phone, context)
+run_attempt(a_job(phone.facts.serial, protocol="endurance", time_min_s=7200), phone, context)
 """
 
 
@@ -57,7 +59,7 @@ class DeadLane:
         """Wait for an event of the lane, by default in its run, then kill the process."""
         words = [self.virtual_phone.address, str(self.port), str(self.state), str(timeout_s)]
         process = subprocess.Popen([sys.executable, "-c", LANE, *words])
-        deadline = Deadline.after(20)
+        deadline = Deadline.after(120)
         while not self.virtual_phone.events(event):
             assert process.poll() is None
             assert not deadline.expired
@@ -75,17 +77,28 @@ class DeadLane:
         assert first == {event["name"]: event["new"] for event in settings}
 
 
+def cool_down(phone: Phone) -> None:
+    """Wait until no thermal cap lowers a limit."""
+    phone.shell(["sleep", "120"])
+
+
+def uptime(phone: Phone) -> str:
+    return phone.shell_checked(["cat", UPTIME]).split()[0]
+
+
 @pytest.fixture
 def dead_lane(
     phone: Phone, virtual_phone: VirtualPhone, adb: AdbServer, tmp_path: Path
 ) -> DeadLane:
+    phone.timeouts = PATIENT_TIMEOUTS
     return DeadLane(phone, virtual_phone, adb.port, tmp_path / "state")
 
 
 def test_the_next_agent_restores_the_phone(dead_lane: DeadLane) -> None:
-    dead_lane.die(timeout_s=60)
+    dead_lane.die(timeout_s=6000)
     phone, virtual_phone = dead_lane.phone, dead_lane.virtual_phone
     assert restore_leftovers(phone, dead_lane.state)
+    cool_down(phone)
     assert read_policy_states(phone, POLICIES) == dead_lane.clocks
     dead_lane.check_settings()
     assert virtual_phone.events("run_stop")
@@ -99,8 +112,9 @@ def test_the_next_agent_restores_the_phone(dead_lane: DeadLane) -> None:
     "trigger", ["setting_write", "property_write", "init_service", "sysfs_write", "run_stop"]
 )
 def test_a_phone_is_restored_after_a_kill_at_any_stage(dead_lane: DeadLane, trigger: str) -> None:
-    dead_lane.die(timeout_s=60, event=trigger)
+    dead_lane.die(timeout_s=6000, event=trigger)
     restore_leftovers(dead_lane.phone, dead_lane.state)
+    cool_down(dead_lane.phone)
     assert read_policy_states(dead_lane.phone, POLICIES) == dead_lane.clocks
     dead_lane.check_settings()
     charging = dead_lane.phone.facts.charging
@@ -116,20 +130,26 @@ def test_a_phone_is_restored_after_a_kill_at_any_stage(dead_lane: DeadLane, trig
 def test_another_host_restores_from_the_journal_on_the_phone(
     dead_lane: DeadLane, tmp_path: Path
 ) -> None:
-    dead_lane.die(timeout_s=60)
+    dead_lane.die(timeout_s=6000)
     assert not restore_leftovers(dead_lane.phone, tmp_path / "another"), "its heartbeat is fresh"
     assert restore_leftovers(dead_lane.phone, tmp_path / "another", ours=True)
+    cool_down(dead_lane.phone)
     assert read_policy_states(dead_lane.phone, POLICIES) == dead_lane.clocks
     dead_lane.check_settings()
     assert not restore_leftovers(dead_lane.phone, tmp_path / "another", ours=True)
 
 
 def test_the_phone_restores_itself_without_heartbeats(dead_lane: DeadLane) -> None:
-    dead_lane.die(timeout_s=3.0)
-    deadline = Deadline.after(20)
-    while read_policy_states(dead_lane.phone, POLICIES) != dead_lane.clocks:
-        assert not deadline.expired
-        time.sleep(0.05)
+    dead_lane.die(timeout_s=300)
+    before = uptime(dead_lane.phone)
+    time.sleep(0.2)
+    assert uptime(dead_lane.phone) == before, "nobody waits for the phone"
+    dead_lane.phone.shell(["sleep", "270"])
+    assert read_policy_states(dead_lane.phone, POLICIES) != dead_lane.clocks
+    dead_lane.phone.shell(["sleep", "60"])
+    assert dead_lane.virtual_phone.events("watchdog_restore")
+    cool_down(dead_lane.phone)
+    assert read_policy_states(dead_lane.phone, POLICIES) == dead_lane.clocks
     assert dead_lane.virtual_phone.events("run_stop")
     assert dead_lane.phone.shell(["test", "-e", lane_file("restored")]).status == 0
     written = len(dead_lane.virtual_phone.events("sysfs_write"))
@@ -138,12 +158,13 @@ def test_the_phone_restores_itself_without_heartbeats(dead_lane: DeadLane) -> No
     dead_lane.check_settings()
 
 
-@pytest.mark.slow
 def test_a_running_lane_is_not_restored(
     phone: Phone, virtual_phone: VirtualPhone, context: LaneContext
 ) -> None:
-    context.timeouts = replace(context.timeouts, watchdog_timeout_s=2.0)  # the run takes six
-    report = run_attempt(a_job(phone.facts.serial, protocol="endurance"), phone, context).report
+    """Ten minutes of waiting do not fire a watchdog that waits for one."""
+    context.timeouts = DEFAULT_TIMEOUTS
+    job = a_job(phone.facts.serial, protocol="endurance", time_min_s=600)
+    report = run_attempt(job, phone, context).report
     assert report.fault is None, report.fault
     assert not virtual_phone.events("watchdog_restore")
 

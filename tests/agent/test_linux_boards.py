@@ -227,7 +227,7 @@ def test_the_watchdog_restores_the_clocks_of_a_killed_agent(
     with board_as_phone(adb, monkeypatch, jetson_tx2) as (board, phone):
         before = board.limits()
         words = [phone.address, str(adb.port), str(context.state_dir)]
-        lane = subprocess.run([sys.executable, "-c", LANE, *words], check=False, timeout=60)
+        lane = subprocess.run([sys.executable, "-c", LANE, *words], check=False, timeout=600)
         assert lane.returncode == -signal.SIGKILL
         assert board.limits() != before
         wait_until(lambda: board.limits() == before, "the runner's watchdog has restored them")

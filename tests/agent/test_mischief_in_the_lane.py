@@ -239,7 +239,7 @@ def test_an_adbd_without_the_second_shell_protocol_is_used(lane_harness: LaneHar
     lane_harness.initial_state = lane_harness.read_phone_state()
     lane_harness.phone.close()
     lane_harness.inject("version_clash")
-    deadline = Deadline.after(10)
+    deadline = Deadline.after(120)
     while not lane_harness.answers():
         assert not deadline.expired
     assert_valid(lane_harness.run_attempt())

@@ -30,7 +30,7 @@ def phone(tmp_path: Path) -> Iterator[PairingServer]:
 def test_the_right_code_gives_the_phone_the_key_of_this_host(
     adb: AdbServer, phone: PairingServer
 ) -> None:
-    service = adb.pair(phone.address, CODE, Deadline.after(20))
+    service = adb.pair(phone.address, CODE, Deadline.after(120))
     assert service == f"{GUID}._adb-tls-connect._tcp"
     wait_until(lambda: bool(phone.host_keys), "the phone has the key")
     (key,) = phone.host_keys
@@ -39,7 +39,7 @@ def test_the_right_code_gives_the_phone_the_key_of_this_host(
 
 def test_a_wrong_code_is_refused_in_one_sentence(adb: AdbServer, phone: PairingServer) -> None:
     with pytest.raises(PhoneTrouble, match="compare address and code with the phone's screen"):
-        adb.pair(phone.address, "111111", Deadline.after(20))
+        adb.pair(phone.address, "111111", Deadline.after(120))
     assert not phone.host_keys
 
 

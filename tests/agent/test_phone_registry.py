@@ -49,7 +49,7 @@ def disconnect_all(adb: AdbServer) -> None:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = Deadline.after(40)
+    deadline = Deadline.after(120)
     while not condition():
         assert not deadline.expired
         time.sleep(0.02)
@@ -120,11 +120,11 @@ def test_two_transports_of_a_phone_are_one_phone(
         port = phone.address.rpartition(":")[2]
         by_name = f"localhost:{port}"
         with running(adb, tmp_path) as registry:
-            adb.connect(phone.address, Deadline.after(5))
+            adb.connect(phone.address, Deadline.after(120))
             wait_for(lambda: len(registry.slots()) == 1)
-            adb.connect(by_name, Deadline.after(5))
+            adb.connect(by_name, Deadline.after(120))
             server.mischief.add("duplicate_serial", phone=other.serial, serial=phone.serial)
-            adb.connect(other.address, Deadline.after(5))
+            adb.connect(other.address, Deadline.after(120))
             wait_for(lambda: problems(registry) == {other.address: PhoneProblem.SAME_SERIAL})
             (slot,) = registry.slots()
             assert slot.phone.address == phone.address
@@ -135,7 +135,7 @@ def test_two_transports_of_a_phone_are_one_phone(
             wait_for(lambda: slot.status.steps is not None or not lane.is_alive())
             adb.disconnect(phone.address)
             wait_for(lambda: slot.phone.address == by_name)
-            lane.join(timeout=30)
+            lane.join(timeout=120)
             assert_valid(reports[0])
             assert slot.phone_status().flaps == 0
 

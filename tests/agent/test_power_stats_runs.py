@@ -76,7 +76,8 @@ def move_baseline(phone: Phone) -> int:
 
 def test_totals_that_grew_too_large_give_no_energy(adb: AdbServer, context: LaneContext) -> None:
     with serve_fleet_in_thread(FleetConfig(("google-pixel-8:stock",), speed=5)) as (fleet, (at,)):
-        fleet.servers[0].phone.soc.rails_j["board"] += 5e7  # a year
+        soc = fleet.servers[0].phone.soc
+        soc.change(lambda: soc.rails_j.update(board=5e7))  # a year
         phone = open_phone(adb, at.address)
         done = run_for(phone, context, 8)
         phone.close()

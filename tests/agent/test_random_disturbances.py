@@ -1,6 +1,7 @@
 """Disturbances drawn at random: no biased run is accepted, and no clean one is rejected."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -9,15 +10,29 @@ from benchmarks.drawn_disturbances import DISTURBANCES, PHONES, draw_kinds, draw
 from benchmarks.verdicts import LARGE_BIAS, VerdictBench
 from workloads.protocol.verdict import Validity
 
+SEED, SHORT_DRAW = 1, 1
+
 
 def check_draws(adb: AdbServer, seed: int, groups: int) -> None:
     bench = VerdictBench(adb)
-    drawn = [bench.draw_outcomes(random.Random(f"{seed}:{index}")) for index in range(groups)]
+    drawn = [bench.draw_outcomes(seed, draw) for draw in range(groups)]
     outcomes = [outcome for group in drawn for outcome in group]
     biased = [outcome for outcome in outcomes if abs(outcome.bias) > LARGE_BIAS]
     assert biased, "no draw was biased: draw more"
-    assert not [outcome for outcome in biased if outcome.is_accepted]
-    assert not [o for o in outcomes if o.clean.validity not in {Validity.VALID, None}]
+    accepted = {outcome.repeat_command for outcome in biased if outcome.is_accepted}
+    rejected = [o for o in outcomes if o.clean.validity not in {Validity.VALID, None}]
+    assert not accepted, "biased runs were accepted; these commands repeat them"
+    assert not {outcome.repeat_command for outcome in rejected}, "clean runs were rejected"
+
+
+def test_a_draw_is_repeated_to_the_last_bit(adb: AdbServer, tmp_path: Path) -> None:
+    """Neither earlier draws nor another adb server change what a draw finds."""
+    first = VerdictBench(adb)
+    first.draw_outcomes(SEED, SHORT_DRAW - 1, per_clean=1)
+    expected = first.draw_outcomes(SEED, SHORT_DRAW, per_clean=2)
+    with AdbServer(tmp_path / "another") as another:
+        assert VerdictBench(another).draw_outcomes(SEED, SHORT_DRAW, per_clean=2) == expected
+    assert expected[0].clean.headline
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from agent.phone.adb import AdbServer
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import open_phone
+from workloads.cli_options import EVENT_TIME
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.verdict import Validity
 
@@ -71,7 +72,7 @@ def test_a_curve_has_at_most_a_few_dozen_points() -> None:
 def test_a_soaked_run_measures_only_the_steady_part(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
-    phone = open_phone(adb, start_phone("meizu-16t", speed=800).address)
+    phone = open_phone(adb, start_phone("meizu-16t", speed=EVENT_TIME).address)
     job = a_job(phone.facts.serial, workload="sgemm", cores="all8", protocol="soaked")
     report = run_attempt(job, phone, context).report
     assert report.fault is None, report.fault

@@ -75,7 +75,7 @@ def start_virtual_phone(folder: Path, profile: str, speed: float, port: int = 0)
     plan = FleetConfig((profile,), speed=speed, port_base=port, journal=folder)
     process = _FORKSERVER.Process(target=_serve_phone, args=(plan, ready), daemon=True)
     process.start()
-    deadline = Deadline.after(20)
+    deadline = Deadline.after(120)
     while not ready.exists():
         assert process.is_alive()
         assert not deadline.expired
@@ -114,7 +114,7 @@ def keep_connected(adb: AdbServer, address: str) -> Iterator[None]:
 
 def open_phone(adb: AdbServer, address: str) -> Phone:
     """Connect a phone and probe it."""
-    assert adb.connect(address, Deadline.after(5)) == "device"
+    assert adb.connect(address, Deadline.after(120)) == "device"
     phone = Phone(adb.open(address))
     probe(phone, runner_for)
     return phone

@@ -71,7 +71,7 @@ def announce(packet: bytes, stop: threading.Event) -> None:
 
 def farm(*words: str) -> str:
     """Run a command, and return what it said."""
-    done = subprocess.run([*FARM, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*FARM, *words], capture_output=True, text=True, timeout=600, check=False)
     return done.stdout + done.stderr
 
 
@@ -88,9 +88,9 @@ def main() -> None:
         thread.start()
         try:
             farm("up", "-d", *lab)
-            deadline, said = Deadline.after(30), "no agent is running"
+            deadline, said = Deadline.after(120), "no agent is running"
             while "no agent is running" in said and not deadline.expired:
-                said = farm("phone", "pair", pairing.address, "--code", CODE, *lab)
+                said = farm("phone", "connect", pairing.address, "--pair", CODE, *lab)
             sys.stdout.write(said + farm("phone", "list", *lab))
         finally:
             farm("down", *lab)

@@ -136,10 +136,8 @@ def test_too_much_output_is_an_error(phone: Phone) -> None:
 
 
 def test_a_hanging_command_ends_at_its_deadline(phone: Phone) -> None:
-    started = time.monotonic()
     with pytest.raises(Hung):
-        phone.shell(["sleep", "5"], Deadline.after(0.2))
-    assert time.monotonic() - started < 1.0
+        phone.shell(["sleep", "120"], Deadline.after(0.2))
     assert phone.shell(["echo", "ok"]).text == "ok\n"
 
 
@@ -184,10 +182,8 @@ def test_a_shell_that_died_between_commands_is_replaced(
 def test_closing_wakes_a_waiting_command(phone: Phone) -> None:
     phone.shell(["true"])
     threading.Timer(0.1, phone.close).start()
-    started = time.monotonic()
     with pytest.raises(Unreachable):
-        phone.shell(["sleep", "5"], Deadline.after(5))
-    assert time.monotonic() - started < 2.0
+        phone.shell(["sleep", "120"], Deadline.after(600))
 
 
 def test_threads_take_turns(phone: Phone) -> None:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import adbutils  # type: ignore[import-untyped]
 
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
-WAIT_S = 15.0
+WAIT_S = 120.0
+SLEEPS_MAX = 2000
 
 _PACKET = struct.Struct("<BI")
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
@@ -180,6 +181,14 @@ class AdbPhone:
 
     def uptime(self) -> float:
         return float(self.out("cat /proc/uptime").split()[0])
+
+    def sleep_until(self, true: Callable[[], bool], what: str, step_s: float = 1.0) -> None:
+        """Let the phone's time pass until a condition is true; fail with its description."""
+        for _ in range(SLEEPS_MAX):
+            if true():
+                return
+            self.out(f"sleep {step_s}")
+        raise AssertionError(f"never came true: {what}")
 
     def put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Push bytes over the sync service."""

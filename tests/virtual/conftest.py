@@ -1,4 +1,4 @@
-"""Fixtures: a stock adb server, and virtual phones behind it at the speed that a test needs."""
+"""Fixtures: a stock adb server, and virtual phones behind it, in event time."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbHost, AdbPhone, adb_host
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 StartPhone = Callable[..., AdbPhone]
 JournalReader = Callable[..., list[dict[str, object]]]
@@ -34,7 +35,7 @@ def start_phone(host: AdbHost, journal: Path) -> Iterator[StartPhone]:
     """Start a phone in this process and connect it."""
     with ExitStack() as stack:
 
-        def start(profile: str = "meizu-16t", speed: float = 100.0) -> AdbPhone:
+        def start(profile: str = "meizu-16t", speed: float = EVENT_TIME) -> AdbPhone:
             config = FleetConfig((profile,), speed=speed, journal=journal)
             _, (address,) = stack.enter_context(serve_fleet_in_thread(config))
             stack.callback(host.adb, "disconnect", address.address)
@@ -46,8 +47,8 @@ def start_phone(host: AdbHost, journal: Path) -> Iterator[StartPhone]:
 
 @pytest.fixture(scope="session")
 def phone(host: AdbHost) -> Iterator[AdbPhone]:
-    """A shared phone for tests that leave nothing behind; 100 times real time."""
-    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (address,)):
+    """A shared phone for tests that leave nothing behind."""
+    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=EVENT_TIME)) as (_, (address,)):
         assert "connected" in host.adb("connect", address.address).out
         yield AdbPhone(host, address.address)
         host.adb("disconnect", address.address)

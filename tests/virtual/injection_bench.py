@@ -12,6 +12,7 @@ from agent.virtual.fleet_server import FleetConfig, FleetServer
 from agent.virtual.mischief.fleet_injector import FleetInjector
 from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 
 @dataclass
@@ -65,7 +66,7 @@ class InjectionBench:
 
 @contextmanager
 def start_bench(
-    host: AdbHost, folder: Path, *profiles: str, speed: float = 100.0, seed: int = 0
+    host: AdbHost, folder: Path, *profiles: str, speed: float = EVENT_TIME, seed: int = 0
 ) -> Iterator[InjectionBench]:
     """Run phones; connect the first one."""
     config = FleetConfig(profiles or ("meizu-16t",), speed=speed, journal=folder, seed=seed)

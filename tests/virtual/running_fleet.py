@@ -13,8 +13,9 @@ from pathlib import Path
 
 from agent.virtual.fleet_server import FleetConfig, FleetServer, PhoneAddress
 from agent.virtual.phone_loop import PhoneLoop
+from workloads.cli_options import speed_text
 
-_READY_S = 20.0
+_READY_S = 120.0
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def serve_fleet_in_process(config: FleetConfig) -> Iterator[list[PhoneAddress]]:
     with tempfile.TemporaryDirectory(prefix="fleet-") as folder:
         ready = Path(folder) / "ready.json"
         command = [sys.executable, "-m", "agent.virtual", "up", *config.profiles]
-        command += ["--count", str(config.count), "--speed", str(config.speed)]
+        command += ["--count", str(config.count), "--speed", speed_text(config.speed)]
         command += ["--seed", str(config.seed), "--ready-file", str(ready)]
         command += ["--stock"] * config.stock + ["--native"] * config.native
         if config.port_base:

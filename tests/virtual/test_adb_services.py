@@ -21,6 +21,7 @@ from tests.virtual.adb_host import (
 )
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 
 def state(host: AdbHost, address: str) -> str:
@@ -59,7 +60,7 @@ def their_key(host: AdbHost) -> Path:
 
 
 def test_a_host_with_a_known_key_is_accepted(host: AdbHost, their_key: Path) -> None:
-    config = FleetConfig(("meizu-16t",), speed=100.0, adb_keys=(their_key,))
+    config = FleetConfig(("meizu-16t",), speed=EVENT_TIME, adb_keys=(their_key,))
     with running_phone(host, config) as (_, phone):
         host.adb("connect", phone.address)
         wait_until(lambda: state(host, phone.address) == "device", "the signature is good")
@@ -67,7 +68,7 @@ def test_a_host_with_a_known_key_is_accepted(host: AdbHost, their_key: Path) -> 
 
 
 def test_an_unknown_host_is_unauthorized(host: AdbHost) -> None:
-    with running_phone(host, FleetConfig(("meizu-16t",), speed=100.0)) as (fleet, phone):
+    with running_phone(host, FleetConfig(("meizu-16t",), speed=EVENT_TIME)) as (fleet, phone):
         fleet.servers[0].host_keys.require_keys()
         host.adb("connect", phone.address)
         wait_until(lambda: state(host, phone.address) == "unauthorized", "it is unauthorized")
@@ -89,7 +90,7 @@ def test_a_forged_signature_is_refused(their_key: Path) -> None:
 
 
 def test_adb_root_restarts_adbd_on_a_userdebug_build(host: AdbHost) -> None:
-    with running_phone(host, FleetConfig(("meizu-16t:userdebug",), speed=100.0)) as (_, phone):
+    with running_phone(host, FleetConfig(("meizu-16t:userdebug",), speed=EVENT_TIME)) as (_, phone):
         host.adb("connect", phone.address)
         assert phone.out("id -u") == "2000"
         assert "restarting adbd as root" in host.adb("-s", phone.address, "root").out
@@ -162,7 +163,7 @@ def test_a_link_is_pushed_as_a_link(host: AdbHost, phone: AdbPhone, tmp_path: Pa
 def test_a_tracker_reports_a_disconnect_and_a_reconnect(
     host: AdbHost, start_phone: StartPhone
 ) -> None:
-    phone = start_phone(speed=300.0)
+    phone = start_phone()
     with socket.create_connection(("127.0.0.1", host.port), timeout=WAIT_S) as tracker:
         tracker.sendall(b"0012host:track-devices")
         assert read_exactly(tracker, 4) == b"OKAY"
@@ -177,9 +178,9 @@ def test_a_tracker_reports_a_disconnect_and_a_reconnect(
         wait_for_state("device")
         host.adb("-s", phone.address, "reboot")
         wait_for_state("offline")
-        host.adb("disconnect", phone.address)
 
         def back() -> bool:
+            host.adb("disconnect", phone.address)
             return "connected" in host.adb("connect", phone.address).out
 
         wait_until(back, "it is back")
@@ -189,7 +190,7 @@ def test_a_tracker_reports_a_disconnect_and_a_reconnect(
 def test_a_reboot_clears_the_state_in_memory(
     host: AdbHost, start_phone: StartPhone, journal_events: JournalReader
 ) -> None:
-    phone = start_phone(speed=300.0)
+    phone = start_phone()
     phone.out("setsid sleep 90000 >/dev/null 2>&1 &")
     phone.out("echo x > /dev/shm_like 2>/dev/null; log -t farm before")
     host.adb("-s", phone.address, "reboot")

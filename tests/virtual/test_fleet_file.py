@@ -36,7 +36,7 @@ def test_a_fleet_file_lists_phones_and_numbers_their_units(tmp_path: Path) -> No
     ]
     phones = [server.phone for server in FleetServer(FleetConfig(phones=specs, speed=3.0)).servers]
     assert [phone.serial for phone in phones] == ["VHON80001", "VHON80002", "VHON80003", "LAB01"]
-    assert [phone.model_clock.speed for phone in phones] == [50.0, 50.0, 3.0, 3.0]
+    assert [phone.clock.speed for phone in phones] == [50.0, 50.0, 3.0, 3.0]
     assert [phone.profile.rooted for phone in phones] == [True, True, False, True]
 
 

@@ -23,6 +23,7 @@ from tests.virtual.adb_host import (
 )
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.running_fleet import serve_fleet_in_process
+from workloads.cli_options import EVENT_TIME
 
 
 def test_list_names_every_profile() -> None:
@@ -80,14 +81,14 @@ def test_phones_start_print_their_addresses_and_stop(tmp_path: Path) -> None:
 
 def test_an_idle_fleet_uses_hardly_any_cpu(host: AdbHost) -> None:
     with serve_fleet_in_process(
-        FleetConfig(("meizu-16t", "huawei-honor-8"), speed=100.0)
+        FleetConfig(("meizu-16t", "huawei-honor-8"), speed=EVENT_TIME)
     ) as addresses:
         phone = AdbPhone(host, addresses[0].address)
         host.adb("connect", phone.address)
         pid = child_pid("agent.virtual")
         before = cpu_s(pid)
         time.sleep(0.5)
-        assert cpu_s(pid) - before <= 0.02
+        assert cpu_s(pid) - before <= 0.1
         host.adb("disconnect", phone.address)
 
 
@@ -97,7 +98,9 @@ def cpu_s(pid: int) -> float:
 
 
 def test_units_of_one_model_differ_and_the_first_is_nominal(host: AdbHost) -> None:
-    with serve_fleet_in_process(FleetConfig(("huawei-honor-8",), count=2, speed=50.0)) as addresses:
+    with serve_fleet_in_process(
+        FleetConfig(("huawei-honor-8",), count=2, speed=EVENT_TIME)
+    ) as addresses:
         phones = [AdbPhone(host, address.address) for address in addresses]
         for phone in phones:
             host.adb("connect", phone.address)
@@ -112,13 +115,12 @@ def test_units_of_one_model_differ_and_the_first_is_nominal(host: AdbHost) -> No
 def test_journal_events_have_three_clocks(
     start_phone: StartPhone, journal_events: JournalReader
 ) -> None:
-    phone = start_phone(speed=100.0)
+    phone = start_phone()
     phone.run("nope; sleep 50; nope")
     first, second = journal_events("unknown_command")
     model = float(str(second["model_s"])) - float(str(first["model_s"]))
-    host_s = (int(str(second["host_ns"])) - int(str(first["host_ns"]))) / 1e9
-    assert 50 <= model < 70
-    assert model == pytest.approx(host_s * 100, rel=0.2)
+    assert model == pytest.approx(50, abs=0.01)
+    assert int(str(second["host_ns"])) > int(str(first["host_ns"]))
     assert str(first["wall_time"]).endswith("+00:00")
     assert [entry["event"] for entry in journal_events("boot", "adb_connect")] == [
         "boot",

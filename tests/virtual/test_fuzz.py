@@ -15,8 +15,9 @@ from agent.virtual.fleet_server import FleetConfig, FleetServer
 from tests.virtual.adb_host import read_exactly
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from tests.virtual.test_protocol import CLSE, CNXN, OKAY, OPEN, WRTE, packet, read_packet
+from workloads.cli_options import EVENT_TIME
 
-WAIT_S = 5.0
+WAIT_S = 120.0
 SERVICES = (
     b"shell:",
     b"shell,v2,raw:",
@@ -160,14 +161,13 @@ class Attacker:
 
 @contextmanager
 def two_phones(journal: Path | None = None) -> Iterator[tuple[FleetServer, int, int]]:
-    config = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=50.0, journal=journal)
+    config = FleetConfig(("meizu-16t", "huawei-honor-8"), speed=EVENT_TIME, journal=journal)
     with serve_fleet_in_thread(config) as (fleet, (attacked, neighbour)):
         yield fleet, *(int(phone.address.rpartition(":")[2]) for phone in (attacked, neighbour))
 
 
-def answers(port: int) -> float:
-    """Return the seconds that a simple command takes."""
-    started = time.monotonic()
+def check_answer(port: int) -> None:
+    """Check that a simple command is executed."""
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as line:
         line.sendall(packet(CNXN, 0x01000001, 1 << 20, b"host::"))
         read_packet(line)
@@ -177,21 +177,16 @@ def answers(port: int) -> float:
         assert (word, payload) == (WRTE, b"alive\n")
         line.sendall(packet(OKAY, 1, local))
         assert read_packet(line)[0] == CLSE
-    return time.monotonic() - started
 
 
-def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, journal: Path) -> int:
-    """Attack one phone for some seconds; it and its neighbour must keep answering."""
-    deadline = time.monotonic() + seconds
-    attacks = 0
+def fuzz(attacks: int, first_seed: int, caught: pytest.LogCaptureFixture, journal: Path) -> None:
+    """Attack one phone; it and its neighbour must keep answering."""
     with two_phones(journal) as (fleet, attacked, neighbour):
-        while time.monotonic() < deadline:
-            Attacker(attacked, first_seed + attacks).attack()
-            attacks += 1
-            if attacks % 25 == 0:
-                where = f"after seed {first_seed + attacks}"
-                assert answers(attacked) < WAIT_S, where
-                assert answers(neighbour) < WAIT_S, where
+        for number in range(attacks):
+            Attacker(attacked, first_seed + number).attack()
+            if number % 25 == 24:
+                check_answer(attacked)
+                check_answer(neighbour)
         quiet = time.monotonic() + WAIT_S
         server = fleet.servers[0]
         while server.connections and time.monotonic() < quiet:
@@ -204,22 +199,19 @@ def fuzz(seconds: float, first_seed: int, caught: pytest.LogCaptureFixture, jour
     for file in journal.glob("*.jsonl"):
         for line in file.read_text().splitlines():
             json.loads(line)
-    return attacks
 
 
 def test_a_short_fuzz_has_no_effect_on_other_phones(
-    caplog: pytest.LogCaptureFixture, journal: Path
+    caplog: pytest.LogCaptureFixture, journal: Path, seed: int
 ) -> None:
-    assert fuzz(2.0, 1, caplog, journal) > 50
+    fuzz(100, seed, caplog, journal)
 
 
 @pytest.mark.slow
-def test_a_minute_of_fuzz_has_no_effect_on_other_phones(
-    caplog: pytest.LogCaptureFixture, journal: Path
+def test_a_long_fuzz_has_no_effect_on_other_phones(
+    caplog: pytest.LogCaptureFixture, journal: Path, seed: int
 ) -> None:
-    seed = time.time_ns() % 1_000_000_007
-    print(f"seed {seed}")  # noqa: T201 (to reproduce a failure)
-    assert fuzz(60.0, seed, caplog, journal) > 1000
+    fuzz(3000, seed, caplog, journal)
 
 
 def test_half_a_packet_does_not_block_other_connections() -> None:
@@ -229,7 +221,7 @@ def test_half_a_packet_does_not_block_other_connections() -> None:
         socket.create_connection(("127.0.0.1", attacked), timeout=WAIT_S) as line,
     ):
         line.sendall(greeting[:10])
-        assert answers(attacked) < WAIT_S
-        assert answers(neighbour) < WAIT_S
+        check_answer(attacked)
+        check_answer(neighbour)
         line.sendall(greeting[10:])
         assert read_exactly(line, 4) == b"CNXN"

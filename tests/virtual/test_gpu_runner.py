@@ -10,7 +10,8 @@ import pytest
 
 from agent.collect.runner_output import RunnerOutput
 from agent.virtual.virtual_phone import VirtualPhone
-from tests.virtual.adb_host import AdbPhone, wait_until
+from kernels.runner_builds import kernel_sources
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 from workloads.catalogue import bind, lower
@@ -29,7 +30,9 @@ def ready(start_phone: StartPhone) -> AdbPhone:
 
 def make_ready(phone: AdbPhone, workload: str = "mlp-4") -> AdbPhone:
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
-    phone.put(f"{HOME}/kernels/sgemm_common.cl", b"")
+    for name, content in kernel_sources().files.items():
+        if name.startswith(("common.", "sgemm_")):
+            phone.put(f"{HOME}/kernels/{name}", content)
     put_plan(phone, workload)
     phone.out(f"mkdir -p {HOME}/dir")
     return phone
@@ -73,7 +76,8 @@ def test_a_run_on_the_gpu_has_its_records_in_order(ready: AdbPhone) -> None:
     records = run(ready, "--steps 100 --trace-steps 3")
     kinds = [record["line"] for record in records if record["line"] != "trace"]
     assert kinds[:3] == ["hello", "memory", "device"]
-    assert set(kinds[3:-1]) == {"window"}
+    assert kinds[3:6] == ["program"] * 3  # products as they are, and with either operand transposed
+    assert set(kinds[6:-1]) == {"window"}
     hello, _, device, *_, done = records
     assert (done["line"], done["fallbacks"]) == ("done", 0)
     assert device["build_ns"] > 1e8  # several programs
@@ -219,7 +223,7 @@ def test_the_load_and_clock_of_an_adreno_are_on_its_nodes(ready: AdbPhone) -> No
     large = values("--seconds 30")
     assert min(large[busy]) > 90
     assert max(large[temp]) > idle_mc + 5000
-    wait_until(lambda: ready.number(clock) == idle_hz, "the GPU is idle again")
+    ready.sleep_until(lambda: ready.number(clock) == idle_hz, "the GPU is idle again")
 
 
 def test_a_reboot_resets_the_limits_of_the_gpu(still_phone: VirtualPhone) -> None:
@@ -243,7 +247,7 @@ def test_a_board_shows_the_power_of_its_gpu_on_its_rail(start_phone: StartPhone)
     values = node_values(phone, rail, board, load)("--seconds 5")
     assert all(2000 < gpu < whole for gpu, whole in zip(values[rail], values[board], strict=True))
     assert all(500 < tenths <= 1000 for tenths in values[load])
-    wait_until(lambda: phone.number(rail) == 0, "the GPU is idle again")
+    phone.sleep_until(lambda: phone.number(rail) == 0, "the GPU is idle again")
 
 
 def test_the_core_that_feeds_the_gpu_is_partly_busy(ready: AdbPhone) -> None:
@@ -282,7 +286,7 @@ def test_batches_from_storage_take_time_to_load(
     assert written["path"] == f"{HOME}/dir/dataset"
     ready.put(f"{HOME}/plan", lower(bind("lenet", {"batch_size": 32}, backend="opencl"), 4))
     kinds = [line["line"] for line in run(ready, "--input storage")]
-    assert kinds[:5] == ["hello", "memory", "input", "device", "window"]
+    assert kinds[:5] == ["hello", "memory", "input", "device", "program"]
 
 
 def has_ended(phone: AdbPhone, pid: int) -> bool:
@@ -294,10 +298,12 @@ def test_a_run_can_be_stopped_paused_and_killed_while_kernels_are_built(ready: A
     for signals, code in (("STOP CONT", None), ("TERM", "stopped"), ("KILL", None)):
         ready.out(f"rm -f {HOME}/dir/out.jsonl")
         pid = int(ready.out(f"{command} >/dev/null 2>&1 </dev/null & echo $!"))
-        wait_until(lambda: "hello" in ready.run(f"cat {HOME}/dir/out.jsonl").out, "it started")
+        ready.sleep_until(
+            lambda: "hello" in ready.run(f"cat {HOME}/dir/out.jsonl").out, "it started", step_s=0.01
+        )
         for name in signals.split():
             ready.out(f"kill -{name} {pid}")
-        wait_until(partial(has_ended, ready, pid), "it ended")
+        ready.sleep_until(partial(has_ended, ready, pid), "it ended")
         last = json.loads(ready.out(f"tail -n 1 {HOME}/dir/out.jsonl"))
         if signals == "STOP CONT":
             assert last["line"] == "done"

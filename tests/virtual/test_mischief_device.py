@@ -39,7 +39,7 @@ def start_run(bench: InjectionBench, seconds: int) -> None:
     bench.adb_phone.put(f"{HOME}/dir/nodes", f"{BIG}/scaling_cur_freq\n".encode())
     command = f"cd {HOME}; setsid taskset f0 ./runner run plan dir --seconds {seconds}"
     bench.adb_phone.out(f"{command} --max-seconds {seconds} >/dev/null 2>&1 & echo")
-    wait_until(lambda: bool(bench.events("run_start")), "the run began")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("run_start")), "the run began")
 
 
 def test_a_clock_write_is_ignored_without_an_error(bench: InjectionBench) -> None:
@@ -80,7 +80,7 @@ def test_throttled_during_a_run(bench: InjectionBench) -> None:
     """The cap shows in cooling devices and limits, and the run is slower from then on."""
     bench.mischief.add("throttle", at="run@50%", cluster="big", steps=6)
     start_run(bench, 60)
-    wait_until(lambda: bool(bench.events("run_stop")), "the run ended")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("run_stop")), "the run ended")
     throttled, ended = (
         float(str(bench.events(kind)[0]["model_s"])) for kind in ("mischief_start", "run_stop")
     )
@@ -126,9 +126,12 @@ def zone_readings(agent_phone: Phone) -> dict[str, str]:
 def test_a_frozen_sensor_repeats_one_value(bench: InjectionBench) -> None:
     zone = f"{THERMAL}/thermal_zone1/temp"
     bench.mischief.add("sensor", value="frozen")
-    assert len({bench.adb_phone.number(zone) for _ in range(8)}) == 1
+    frozen = bench.adb_phone.number(zone)
+    for _ in range(8):
+        bench.adb_phone.out("sleep 5")
+        assert bench.adb_phone.number(zone) == frozen
     bench.mischief.clear()
-    wait_until(lambda: len({bench.adb_phone.number(zone) for _ in range(8)}) > 1, "it moves again")
+    bench.adb_phone.sleep_until(lambda: bench.adb_phone.number(zone) != frozen, "it moves again")
 
 
 def test_a_sensor_becomes_wrong_while_it_is_sampled(bench: InjectionBench) -> None:
@@ -174,7 +177,7 @@ def test_a_full_disk_refuses_pushes_and_files(bench: InjectionBench) -> None:
 def test_the_runner_is_killed_for_its_memory(bench: InjectionBench) -> None:
     bench.mischief.add("low_memory", at="run@30%")
     start_run(bench, 600)
-    wait_until(lambda: bool(bench.events("run_stop")), "the runner died")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("run_stop")), "the runner died")
     (stop,) = bench.events("run_stop")
     assert stop["reason"] == "killed"
     assert bench.events("low_memory_kill")[0]["pid"] == stop["pid"]
@@ -201,7 +204,7 @@ def test_a_fault_repeats_until_an_event(bench: InjectionBench) -> None:
     before = bench.adb_phone.number(brightness)
     bench.mischief.add("screen", at="run_start", for_=2, every=5, until="run_stop", brightness=200)
     start_run(bench, 21)
-    wait_until(lambda: bool(bench.events("run_stop")), "the run ended")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("run_stop")), "the run ended")
     bench.adb_phone.out("sleep 20")
     (began,) = (float(str(event["model_s"])) for event in bench.events("run_start"))
     lit_s = [float(str(event["model_s"])) - began for event in bench.events("mischief_start")]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.virtual.adb_host import AdbHost, wait_until
+from kernels.runner_builds import kernel_sources
+from tests.virtual.adb_host import AdbHost
 from tests.virtual.injection_bench import InjectionBench, start_bench
 from tests.virtual.sample_plans import HOME, RUNNER
 from workloads.catalogue import bind, lower
@@ -17,7 +18,8 @@ def bench(host: AdbHost, tmp_path: Path) -> Iterator[InjectionBench]:
     """A phone with a runner, kernels, a plan for the GPU and one for the cores."""
     with start_bench(host, tmp_path) as bench:
         bench.adb_phone.put(f"{HOME}/runner", RUNNER, 0o755)
-        bench.adb_phone.put(f"{HOME}/sgemm_common.cl", b"")
+        for name in ("common.cl", "sgemm_common.cl", "sgemm_4_tiled_vector.cl"):
+            bench.adb_phone.put(f"{HOME}/{name}", kernel_sources().files[name])
         for name, backend in (("plan", "opencl"), ("cores", "cpu")):
             plan = lower(bind("mlp-4", {}, backend=backend), 1)  # type: ignore[arg-type]
             bench.adb_phone.put(f"{HOME}/{name}", plan)
@@ -74,6 +76,6 @@ def test_a_lost_device_ends_a_run_in_the_middle(bench: InjectionBench) -> None:
     windows = [record for record in records if record["line"] == "window"]
     assert 4e9 < sum(window["ns"] for window in windows) < 16e9
     assert (records[-1]["line"], records[-1]["code"]) == ("fault", "device")
-    wait_until(lambda: bool(bench.events("mischief_stop")), "it is over")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("mischief_stop")), "it is over")
     bench.mischief.clear()
     assert run(bench) == (0, "")

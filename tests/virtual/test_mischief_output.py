@@ -1,7 +1,6 @@
 """Truncated, endless and hostile output: bounded by the agent, and harmless."""
 
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,10 +37,8 @@ def test_endless_output_is_limited_by_the_agent(bench: InjectionBench) -> None:
     bench.adb_phone.put(f"{HOME}/x", b"begins ")
     bench.mischief.add("endless", command=f"cat {HOME}/x")
     agent_phone = bench.agent_phone()
-    started = time.monotonic()
     with pytest.raises(ShellFailed, match="more than"):
         agent_phone.pull(f"{HOME}/x", 5_000_000)
-    assert time.monotonic() - started < 10
     assert agent_phone.shell(["echo", "next"]).text == "next\n"
 
 

@@ -19,7 +19,7 @@ from agent.virtual.mischief.mischief_script import (
     parse_trigger,
     read_mischief_script,
 )
-from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
+from tests.virtual.adb_host import AdbHost, AdbPhone
 from tests.virtual.injection_bench import InjectionBench, start_bench
 from tests.virtual.running_fleet import serve_fleet_in_process
 from tests.virtual.sample_plans import HOME
@@ -119,11 +119,11 @@ def test_a_push_is_a_trigger(bench: InjectionBench) -> None:
     assert bench.started_kinds() == ["throttle"]
 
 
-def test_delays_and_durations_are_in_model_time(bench: InjectionBench) -> None:
+def test_delays_and_durations_are_in_phone_time(bench: InjectionBench) -> None:
     bench.mischief.add("disk_full", at="command:ls *", after=50, for_=20)
     started = bench.adb_phone.uptime()
     bench.adb_phone.run("ls /")
-    wait_until(lambda: bool(bench.events("mischief_stop")), "it is over")
+    bench.adb_phone.sleep_until(lambda: bool(bench.events("mischief_stop")), "it is over")
     assert bench.adb_phone.uptime() - started >= 70
     start, stop = bench.events("mischief_start", "mischief_stop")
     assert float(str(stop["model_s"])) - float(str(start["model_s"])) == pytest.approx(20, abs=0.01)
@@ -181,23 +181,21 @@ def test_faults_from_a_script_and_over_the_socket(host: AdbHost, tmp_path: Path)
         assert phone.number("/sys/class/power_supply/battery/capacity") <= 5
         assert stat.S_IMODE(socket_path(control).stat().st_mode) == 0o600
         assert (
-            run_mischief(control, "add", "hang", "--at", "command:reboot *", "for_host=2")
-            == "mischief 2"
+            run_mischief(control, "hang", "--at", "command:reboot *", "for_host=2") == "mischief 2"
         )
-        assert "hang armed at command:reboot *" in run_mischief(control, "list")
-        assert run_mischief(control, "clear", "1") == "cleared 1"
-        assert run_mischief(control, "clear") == "cleared 1"
-        assert run_mischief(control, "list") == ""
-        assert "mischief_stop" in run_mischief(control, "journal", address.serial, "--lines", "2")
+        assert "hang armed at command:reboot *" in run_mischief(control, "--active")
+        assert run_mischief(control, "--clear", "1") == "cleared 1"
+        assert run_mischief(control, "--clear", "all") == "cleared 1"
+        assert run_mischief(control, "--active") == ""
         refused = CliRunner().invoke(
-            virtual, ["mischief", "add", "--control", str(control), "hang", "--phone", "nobody"]
+            virtual, ["mischief", "--control", str(control), "hang", "--phone", "nobody"]
         )
         assert refused.exit_code == 2
         with pytest.raises(InvalidMischief) as caught:
             send_control_request(control, {"action": "dance"})
         assert caught.value.key == "action"
         host.adb("disconnect", address.address)
-    missed = CliRunner().invoke(virtual, ["mischief", "list", "--control", str(control)])
+    missed = CliRunner().invoke(virtual, ["mischief", "--active", "--control", str(control)])
     assert (missed.exit_code, "no virtual phones can be reached" in missed.output) == (4, True)
     events = [json.loads(event) for event in (tmp_path / f"{address.serial}.jsonl").open()]
     assert "mischief_start" in [event["event"] for event in events]
@@ -205,13 +203,13 @@ def test_faults_from_a_script_and_over_the_socket(host: AdbHost, tmp_path: Path)
 
 def run_mischief(control: Path, command: str, *words: str) -> str:
     """Run `farm virtual mischief COMMAND`; return its output."""
-    result = CliRunner().invoke(virtual, ["mischief", command, "--control", str(control), *words])
+    result = CliRunner().invoke(virtual, ["mischief", "--control", str(control), command, *words])
     assert result.exit_code == 0, result.output
     return result.output.strip()
 
 
 def test_every_kind_is_listed_with_its_options() -> None:
-    listed = CliRunner().invoke(virtual, ["mischief", "kinds"]).output
+    listed = CliRunner().invoke(virtual, ["mischief"]).output
     for kind in FAULT_TYPES:
         assert kind in listed
     assert "bytes_per_s=0.0 latency_s=0.05" in listed

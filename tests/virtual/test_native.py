@@ -21,7 +21,7 @@ TMP = "/data/local/tmp"
 
 @pytest.fixture
 def fleet(host: AdbHost, journal: Path) -> Iterator[tuple[FleetServer, AdbPhone]]:
-    config = FleetConfig(("meizu-16t:native",), speed=100.0, journal=journal)
+    config = FleetConfig(("meizu-16t:native",), journal=journal)
     with serve_fleet_in_thread(config) as (fleet, (address,)):
         assert "connected" in host.adb("connect", address.address).out
         yield fleet, AdbPhone(host, address.address)

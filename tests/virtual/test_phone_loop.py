@@ -8,11 +8,12 @@ from typing import TypeVar
 import pytest
 
 from agent.virtual.fleet_server import FleetConfig, FleetServer
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.phone_loop import process_context, run_phones
-from tests.virtual.adb_host import AdbHost, AdbPhone, wait_until
+from tests.virtual.adb_host import AdbHost, AdbPhone
 from tests.virtual.conftest import StartPhone
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 HOME = "/data/local/tmp"
 ROUNDING_S = 0.011  # /proc/uptime counts in 10 ms
@@ -27,7 +28,7 @@ def phone_seconds(printed: str) -> float:
     return float(end) - float(start)
 
 
-@pytest.mark.parametrize("speed", [1.0, 100.0, 500.0])
+@pytest.mark.parametrize("speed", [100.0, EVENT_TIME])
 @pytest.mark.parametrize(
     "script",
     [
@@ -64,17 +65,17 @@ def test_a_script_takes_as_long_as_it_waits(
 def test_a_script_that_runs_alone_takes_as_long_as_it_waits(
     start_phone: StartPhone, start: str
 ) -> None:
-    phone = start_phone(speed=100.0)
+    phone = start_phone()
     phone.put(f"{HOME}/script.sh", TIMED.format(script=LOOP.format(body="sleep 0.02")).encode())
     phone.out(f"{start.format(file=f'{HOME}/script.sh >{HOME}/times 2>&1')}")
-    wait_until(lambda: phone.out(f"cat {HOME}/times") != "", "the script has ended")
+    phone.sleep_until(lambda: phone.out(f"cat {HOME}/times") != "", "the script has ended")
     assert phone_seconds(phone.out(f"cat {HOME}/times")) == pytest.approx(1.0, abs=ROUNDING_S)
 
 
 def test_processes_that_wait_at_once_wake_up_in_order(start_phone: StartPhone) -> None:
     names = (3, 1, 2)
     script = "".join(f"{{ sleep 0.{name}; cat /proc/uptime; }} & " for name in names) + "wait"
-    printed = start_phone(speed=500.0).out(script)
+    printed = start_phone().out(script)
     moments = [float(line.split()[0]) for line in printed.splitlines()]
     steps = [later - sooner for sooner, later in itertools.pairwise(moments)]
     assert steps == pytest.approx([0.1, 0.1], abs=ROUNDING_S)
@@ -88,19 +89,19 @@ def test_processes_that_wait_at_once_wake_up_in_order(start_phone: StartPhone) -
     ],
 )
 def test_a_busy_loop_does_not_stop_the_time(start_phone: StartPhone, script: str) -> None:
-    printed = start_phone(speed=100.0).out(TIMED.format(script=script))
+    printed = start_phone().out(TIMED.format(script=script))
     assert phone_seconds(printed) == pytest.approx(2.0, abs=ROUNDING_S)
 
 
 def test_rounds_without_a_wait_take_little_time(start_phone: StartPhone) -> None:
     script = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; for x in 1 2 3; do :; done"
-    printed = start_phone(speed=100.0).out(TIMED.format(script=script))
+    printed = start_phone().out(TIMED.format(script=script))
     assert phone_seconds(printed) == pytest.approx(1.0, abs=ROUNDING_S)
 
 
 def test_processes_that_cannot_run_do_not_stop_the_time(start_phone: StartPhone) -> None:
     """One waits for the host's input, one is stopped, one was killed while it computed."""
-    phone = start_phone(speed=100.0)
+    phone = start_phone()
     shell = phone.shell()
     shell.line("read -r x & sleep 1000 & kill -STOP $!")
     killed = phone.host.open_service(phone.address, "shell,v2,raw:while :; do :; done")
@@ -112,7 +113,7 @@ def test_processes_that_cannot_run_do_not_stop_the_time(start_phone: StartPhone)
 
 
 def test_a_phone_that_computes_does_not_stop_the_others(host: AdbHost) -> None:
-    config = FleetConfig(("meizu-16t", "xiaomi-mi-9"), speed=100.0)
+    config = FleetConfig(("meizu-16t", "xiaomi-mi-9"), speed=EVENT_TIME)
     with serve_fleet_in_thread(config) as (_, addresses):
         for address in addresses:
             assert "connected" in host.adb("connect", address.address).out
@@ -125,15 +126,15 @@ def test_a_phone_that_computes_does_not_stop_the_others(host: AdbHost) -> None:
             host.adb("disconnect", address.address)
 
 
-def run_process(work: Coroutine[object, object, Result], model_clock: ModelClock) -> Result:
+def run_process(work: Coroutine[object, object, Result], clock: PhoneClock) -> Result:
     """Run a task as a process of a phone; afterwards its clock must continue."""
 
     async def main() -> Result:
-        task = asyncio.get_running_loop().create_task(work, context=process_context(model_clock))
+        task = asyncio.get_running_loop().create_task(work, context=process_context(clock))
         try:
             return await task
         finally:
-            await model_clock.sleep(1.0)
+            await clock.sleep(1.0)
 
     return run_phones(main())
 
@@ -143,10 +144,10 @@ def test_the_clock_continues_after_an_error() -> None:
         await asyncio.sleep(0)
         raise ValueError("expected")
 
-    model_clock = ModelClock(speed=100.0)
+    clock = PhoneClock(speed=100.0)
     with pytest.raises(ValueError, match="expected"):
-        run_process(fail(), model_clock)
-    assert model_clock.now >= 1.0
+        run_process(fail(), clock)
+    assert clock.now >= 1.0
 
 
 def test_the_clock_continues_after_a_callback_that_fails() -> None:
@@ -158,60 +159,60 @@ def test_the_clock_continues_after_a_callback_that_fails() -> None:
         loop.call_soon(int, "not a number")
         await asyncio.sleep(0)
 
-    model_clock = ModelClock(speed=100.0)
-    run_process(call_failing(), model_clock)
+    clock = PhoneClock(speed=100.0)
+    run_process(call_failing(), clock)
     assert [type(error) for error in failures] == [ValueError]
-    assert model_clock.now >= 1.0
+    assert clock.now >= 1.0
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3])
 def test_the_clock_continues_after_a_cancellation(rounds: int) -> None:
-    model_clock = ModelClock(speed=100.0)
+    clock = PhoneClock(speed=100.0)
 
     async def cancel_child() -> bool:
-        child = asyncio.ensure_future(model_clock.sleep(1000.0))
+        child = asyncio.ensure_future(clock.sleep(1000.0))
         for _ in range(rounds):
             await asyncio.sleep(0)
         child.cancel()
         await asyncio.wait([child])
         return child.cancelled()
 
-    assert run_process(cancel_child(), model_clock)
-    assert 1.0 <= model_clock.now < 1000.0
+    assert run_process(cancel_child(), clock)
+    assert 1.0 <= clock.now < 1000.0
 
 
 def test_processes_compute_in_no_time() -> None:
     """Ten processes that wake up together each see the time that they waited for."""
-    model_clock = ModelClock(speed=500.0)
+    clock = PhoneClock(speed=500.0)
 
     async def wake_up() -> list[float]:
-        start = model_clock.catch_up()
+        start = clock.catch_up()
 
         async def process() -> float:
-            await model_clock.sleep(3.0)
+            await clock.sleep(3.0)
             sum(range(200_000))  # some milliseconds of the host, seconds at this speed
             await asyncio.sleep(0)
-            return model_clock.catch_up() - start
+            return clock.catch_up() - start
 
         return list(await asyncio.gather(*(process() for _ in range(10))))
 
-    assert run_process(wake_up(), model_clock) == [pytest.approx(3.0)] * 10
+    assert run_process(wake_up(), clock) == [pytest.approx(3.0)] * 10
 
 
 def test_an_action_that_is_due_does_not_wait_for_the_processes() -> None:
     """A shell that runs one line after another must not delay a fault that starts at once."""
-    model_clock = ModelClock(speed=100.0)
+    clock = PhoneClock(speed=100.0)
 
     async def compute_until_it_ran() -> tuple[bool, bool]:
         ran: list[str] = []
-        now = model_clock.catch_up()
-        model_clock.schedule(now, lambda: ran.append("now"), wakes_host=True)
-        model_clock.schedule(now + 1.0, lambda: ran.append("later"), wakes_host=True)
+        now = clock.catch_up()
+        clock.schedule(now, lambda: ran.append("now"), wakes_host=True)
+        clock.schedule(now + 1.0, lambda: ran.append("later"), wakes_host=True)
         for _ in range(1000):
             await asyncio.sleep(0)
         return "now" in ran, "later" in ran
 
-    assert run_process(compute_until_it_ran(), model_clock) == (True, False)
+    assert run_process(compute_until_it_ran(), clock) == (True, False)
 
 
 def test_phones_need_their_event_loop() -> None:

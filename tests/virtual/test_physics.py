@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from agent.virtual.engines import load_engine
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.physics.heat_network import HeatNetwork
 from agent.virtual.physics.soc import AMBIENT_C, Soc
 from agent.virtual.physics.step_timing import ComputeSpeed, OpTable, SimulatedOp, time_step
@@ -43,12 +43,12 @@ class LoadedSoc:
     gflops: float = 0.0
 
     def advance(self, seconds: float) -> None:
-        self.soc.model_clock.advance(seconds)
+        self.soc.clock.advance(seconds)
         self.soc.update()
 
 
 def loaded_soc(profile_id: str) -> LoadedSoc:
-    soc = Soc(load_profile(profile_id), ModelClock(speed=0.0))
+    soc = Soc(load_profile(profile_id), PhoneClock(speed=0.0))
     big = [cpu for c in soc.clusters if c.profile.role != "little" for cpu in c.cpus]
 
     def on_speed_change(pace: ComputeSpeed) -> None:
@@ -120,7 +120,7 @@ def test_cold_and_soaked_phones_rank_differently() -> None:
         loaded.soc.attach(loaded.load)
         cold[profile_id] = loaded.gflops
         throttled[profile_id] = first_throttled_s(loaded)
-        loaded.advance(900 - loaded.soc.model_clock.now)
+        loaded.advance(900 - loaded.soc.clock.now)
         soaked[profile_id] = loaded.gflops
     gave_way = [seconds for seconds in throttled.values() if seconds is not None]
     assert len(gave_way) == 5

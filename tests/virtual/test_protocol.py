@@ -10,6 +10,7 @@ import pytest
 
 from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import WAIT_S, AdbPhone, read_exactly, wait_until
+from tests.virtual.conftest import StartPhone
 from tests.virtual.running_fleet import serve_fleet_in_thread
 
 CNXN, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
@@ -173,7 +174,8 @@ def test_an_interrupted_push_leaves_no_file(phone: AdbPhone) -> None:
     assert phone.out("cat /data/local/tmp/cut/half") == "whole"
 
 
-def test_a_foreground_command_ends_with_its_stream(phone: AdbPhone) -> None:
+def test_a_foreground_command_ends_with_its_stream(start_phone: StartPhone) -> None:
+    phone = start_phone(speed=1.0)
     stream = phone.host.open_service(phone.address, "shell,v2,raw:sleep 90001")
     wait_until(lambda: "90001" in phone.out("ps -A -o args"), "it runs")
     stream.close()

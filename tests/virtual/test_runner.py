@@ -1,4 +1,4 @@
-"""The phone's runner keeps the contract of kernels/runner/runner.h, in model time."""
+"""The phone's runner keeps the contract of kernels/runner/runner.h, in phone time."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from agent.virtual.shell.byte_streams import BufferedSource, BytePipe
 from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.interpreter import Shell
 from agent.virtual.virtual_phone import VirtualPhone
-from tests.virtual.adb_host import AdbPhone, wait_until
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
@@ -45,8 +45,10 @@ def start(phone: AdbPhone, options: str = "") -> int:
     """Start a detached run and wait for its hello."""
     command = f"cd {HOME}; setsid taskset f0 ./runner run plan dir {options}"
     pid = int(phone.out(f"{command} >/dev/null 2>&1 </dev/null & echo $!"))
-    wait_until(
-        lambda: phone.run(f"grep -q hello {HOME}/dir/out.jsonl").status == 0, "it says hello"
+    phone.sleep_until(
+        lambda: phone.run(f"grep -q hello {HOME}/dir/out.jsonl").status == 0,
+        "it says hello",
+        step_s=0.1,
     )
     return pid
 
@@ -287,7 +289,7 @@ def test_sigterm_stops_at_a_step_boundary(ready: AdbPhone, journal_events: Journ
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
     ready.out("sleep 1")
     ready.out(f"kill {pid}")
-    wait_until(lambda: ready.run(f"kill -0 {pid}").status == 1, "it ended")
+    ready.sleep_until(lambda: ready.run(f"kill -0 {pid}").status == 1, "it ended")
     hello, _, *windows, fault = lines(ready)
     assert hello["pid"] == pid
     assert windows
@@ -299,7 +301,7 @@ def test_sigterm_stops_at_a_step_boundary(ready: AdbPhone, journal_events: Journ
 
 def test_sigkill_leaves_a_file_without_a_final_record(ready: AdbPhone) -> None:
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
-    wait_until(lambda: "window" in ready.out(f"tail -n 1 {HOME}/dir/out.jsonl"), "it works")
+    ready.sleep_until(lambda: "window" in ready.out(f"tail -n 1 {HOME}/dir/out.jsonl"), "it works")
     ready.out(f"kill -9 {pid}")
     before = ready.out(f"cat {HOME}/dir/out.jsonl")
     assert "window" in before.splitlines()[-1]
@@ -338,14 +340,16 @@ def last_masks(phone: AdbPhone) -> str:
 def test_single_threads_are_moved_and_counted(ready: AdbPhone) -> None:
     ready.put(f"{HOME}/dir/nodes", b"/proc/self/task\tmasks\n")
     pid = start(ready, "--seconds 100000 --max-seconds 100000")
-    wait_until(lambda: last_masks(ready) == "4 0 f0 0", "all threads are on their cores")
+    ready.sleep_until(lambda: last_masks(ready) == "4 0 f0 0", "all threads are on their cores")
     first, second, *_ = task_masks(ready, pid)
     assert f"pid {second}'s new affinity mask: 80" in ready.out(f"taskset -p 80 {second}")
     assert task_masks(ready, pid)[second] == "7"
-    wait_until(lambda: last_masks(ready) == "4 0 e0 1", "one thread shares the core of another")
+    ready.sleep_until(
+        lambda: last_masks(ready) == "4 0 e0 1", "one thread shares the core of another"
+    )
     ready.out(f"taskset -ap f {first}")
     assert {*task_masks(ready, pid).values()} == {"0-3"}
-    wait_until(lambda: last_masks(ready) == "4 f f 4", "all threads are elsewhere")
+    ready.sleep_until(lambda: last_masks(ready) == "4 f f 4", "all threads are elsewhere")
     assert ready.run("taskset -p 1 99999").status != 0
     ready.out(f"kill -9 {pid}")
 
@@ -414,7 +418,7 @@ def test_a_full_disk_is_the_fault_io(still_phone: VirtualPhone) -> None:
         assert started is not None
         for _ in range(100):
             await asyncio.sleep(0)
-            still_phone.model_clock.advance(1)
+            still_phone.clock.advance(1)
         return started.status
 
     assert asyncio.run(until_it_ends()) == 8
@@ -424,7 +428,7 @@ def test_a_full_disk_is_the_fault_io(still_phone: VirtualPhone) -> None:
 
 
 def test_a_stopped_run_continues_after_sigcont(start_phone: StartPhone) -> None:
-    phone = start_phone(speed=100.0)
+    phone = start_phone()
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())
     phone.out(f"mkdir {HOME}/stopped")
@@ -433,14 +437,14 @@ def test_a_stopped_run_continues_after_sigcont(start_phone: StartPhone) -> None:
         ">/dev/null 2>&1 </dev/null & echo $!"
     )
     out = f"{HOME}/stopped/out.jsonl"
-    wait_until(lambda: "window" in phone.run(f"cat {out}").out, "it works")
+    phone.sleep_until(lambda: "window" in phone.run(f"cat {out}").out, "it works")
     phone.out(f"kill -STOP {pid}")
     before = phone.out(f"wc -l < {out}")
     assert phone.out("cut -d' ' -f1 /proc/loadavg | cut -d. -f1") == "0"
     phone.out(f"kill {pid}; sleep 60")
     assert phone.out(f"wc -l < {out}") == before
     phone.out(f"kill -CONT {pid}")
-    wait_until(
+    phone.sleep_until(
         lambda: "stopped by SIGTERM" in phone.out(f"tail -n 1 {out}"), "the signal waited too"
     )
     longest = phone.out(f"tail -n 2 {out} | head -n 1 | sed 's/.*\"ns\":\\([0-9]*\\).*/\\1/'")

@@ -1,6 +1,6 @@
 """A long run as an agent sees it: zones heat up, limits fall, and the phone cools afterwards."""
 
-from tests.virtual.adb_host import AdbPhone, wait_until
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
@@ -19,7 +19,7 @@ def cooling(phone: AdbPhone) -> int:
 
 
 def test_a_soaked_phone_throttles_visibly_and_recovers(start_phone: StartPhone) -> None:
-    phone = start_phone("xiaomi-mi-9", speed=300.0)
+    phone = start_phone("xiaomi-mi-9")
     phone.put(f"{HOME}/runner", RUNNER, 0o755)
     phone.put(f"{HOME}/plan", a_plan())
     rest, skin = zone(phone, "cpu-1-0"), zone(phone, "skin")
@@ -31,7 +31,7 @@ def test_a_soaked_phone_throttles_visibly_and_recovers(start_phone: StartPhone) 
     phone.out("sleep 60")
     assert zone(phone, "cpu-1-0") > rest + 20
     assert phone.number(f"{BIG}/scaling_max_freq") == 2419200
-    wait_until(lambda: cooling(phone) >= 3, "it throttles")
+    phone.sleep_until(lambda: cooling(phone) >= 3, "it throttles", step_s=15)
     assert phone.number(f"{BIG}/scaling_max_freq") < 2419200
     assert phone.number(f"{BIG}/scaling_cur_freq") <= phone.number(f"{BIG}/scaling_max_freq")
     assert zone(phone, "skin") > skin + 5
@@ -40,6 +40,6 @@ def test_a_soaked_phone_throttles_visibly_and_recovers(start_phone: StartPhone) 
     assert phone.number(f"{BIG}/scaling_max_freq") < 2419200
     assert "Thermal Status: 3" in phone.out("dumpsys thermalservice")
     phone.out(f"kill {pid}")
-    wait_until(lambda: cooling(phone) == 0, "the cap goes")
+    phone.sleep_until(lambda: cooling(phone) == 0, "the cap goes", step_s=15)
     assert phone.number(f"{BIG}/scaling_max_freq") == 2419200
-    wait_until(lambda: zone(phone, "cpu-1-0") < rest + 3, "it cools")
+    phone.sleep_until(lambda: zone(phone, "cpu-1-0") < rest + 3, "it cools", step_s=15)

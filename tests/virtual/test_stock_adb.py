@@ -106,7 +106,7 @@ def test_an_unknown_service_is_refused(host: AdbHost, phone: AdbPhone) -> None:
 def test_a_reboot_disconnects_the_phone_and_changes_its_boot_id(
     host: AdbHost, start_phone: StartPhone
 ) -> None:
-    phone = start_phone(speed=200.0)
+    phone = start_phone()
     phone.put("/data/local/tmp/kept", b"kept")
     phone.root("echo 1785600 > /sys/devices/system/cpu/cpufreq/policy4/scaling_max_freq")
     before = phone.out("cat /proc/sys/kernel/random/boot_id")

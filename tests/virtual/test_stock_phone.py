@@ -7,13 +7,17 @@ import pytest
 from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import AdbHost, AdbPhone
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 CPU = "/sys/devices/system/cpu"
 
 
 @pytest.fixture(scope="module")
 def stock(host: AdbHost) -> Iterator[AdbPhone]:
-    with serve_fleet_in_thread(FleetConfig(("xiaomi-mi-9:stock",), speed=100.0)) as (_, (address,)):
+    with serve_fleet_in_thread(FleetConfig(("xiaomi-mi-9:stock",), speed=EVENT_TIME)) as (
+        _,
+        (address,),
+    ):
         assert "connected" in host.adb("connect", address.address).out
         yield AdbPhone(host, address.address)
         host.adb("disconnect", address.address)

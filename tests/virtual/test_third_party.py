@@ -13,6 +13,7 @@ import pytest
 from agent.virtual.fleet_server import FleetConfig
 from tests.virtual.adb_host import ADB, AdbHost, AdbPhone, adb_host
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +84,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_tool(host: AdbHost, tools: Path, *words: str | Path) -> str:
     env = host.env | {"PATH": f"{tools / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(
-        words, env=env, capture_output=True, text=True, timeout=120, check=False, cwd=tools
+        words, env=env, capture_output=True, text=True, timeout=600, check=False, cwd=tools
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr + done.stdout
@@ -133,7 +134,7 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbHost]:
 
 
 def test_debians_adb_controls_the_phone(debian: AdbHost, tmp_path: Path) -> None:
-    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=100.0)) as (_, (started,)):
+    with serve_fleet_in_thread(FleetConfig(("meizu-16t",), speed=EVENT_TIME)) as (_, (started,)):
         address = started.address
         assert "connected" in debian.adb("connect", address).out
         assert debian.adb("-s", address, "shell", "echo out; echo err >&2; exit 5") == (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.virtual.adb_host import AdbPhone, wait_until
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone
 
 
@@ -104,7 +104,7 @@ def test_a_stopped_process_does_not_run_until_it_is_continued(phone: AdbPhone) -
     script = "while true; do echo x >> /data/local/tmp/ticks; sleep 1; done"
     phone.out("rm -f /data/local/tmp/ticks")
     pid = phone.out(f"setsid sh -c '{script}' >/dev/null 2>&1 & echo $!")
-    wait_until(lambda: "x" in phone.run("cat /data/local/tmp/ticks").out, "it ticks")
+    phone.sleep_until(lambda: "x" in phone.run("cat /data/local/tmp/ticks").out, "it ticks")
     phone.out(f"kill -STOP {pid}")
     assert phone.out(f"grep State /proc/{pid}/status") == "State:\tT (stopped)"
     phone.out("sleep 3")
@@ -112,7 +112,7 @@ def test_a_stopped_process_does_not_run_until_it_is_continued(phone: AdbPhone) -
     phone.out("sleep 20")
     assert phone.out("wc -l < /data/local/tmp/ticks") == before
     phone.out(f"kill -CONT {pid}")
-    wait_until(lambda: before != phone.out("wc -l < /data/local/tmp/ticks"), "it goes on")
+    phone.sleep_until(lambda: before != phone.out("wc -l < /data/local/tmp/ticks"), "it goes on")
     phone.out(f"kill -9 {pid}")
 
 

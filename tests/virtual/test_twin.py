@@ -44,7 +44,7 @@ def predict_json(phone: str, *words: str) -> dict[str, object]:
 
 
 def test_a_prediction_has_every_metric_with_its_provenance() -> None:
-    words = "--workload emdl-googlenet --batch 8 --cores big4 --freq 1708800 --minutes 5"
+    words = "--workload emdl-googlenet --batch-size 8 --cores big4 --freq 1708800 --after 5m"
     prediction = predict_json("meizu-16t", *words.split())
     assert set(prediction) >= KEYS
     assert prediction["big_khz"] == 1708800

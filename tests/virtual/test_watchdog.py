@@ -1,8 +1,8 @@
-"""The watchdog restores the phone after a missing heartbeat, in model time, and only then."""
+"""The watchdog restores the phone after a missing heartbeat, in phone time, and only then."""
 
 import pytest
 
-from tests.virtual.adb_host import AdbPhone, wait_until
+from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import JournalReader, StartPhone
 from tests.virtual.sample_plans import HOME, RUNNER, a_plan
 
@@ -44,7 +44,7 @@ def test_a_missing_heartbeat_restores_in_reverse_and_kills_the_runner(
         )
     )
     changed_at = guarded.uptime()
-    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
+    guarded.sleep_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert guarded.uptime() - changed_at >= 55
     assert guarded.out(f"cat {BIG}/scaling_governor") == "schedutil"
     limits = [guarded.number(f"{BIG}/scaling_{which}_freq") for which in ("min", "max")]
@@ -67,7 +67,7 @@ def test_a_heartbeat_prevents_the_restore(guarded: AdbPhone, journal_events: Jou
         assert not has_ended(guarded, watchdog)
     assert guarded.number(f"{BIG}/scaling_max_freq") == 1497600
     guarded.out(f"rm {LANE}/restore")
-    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
+    guarded.sleep_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert not journal_events("watchdog_restore")
     assert guarded.run(f"ls {LANE}/restored").status == 1
 
@@ -86,6 +86,6 @@ def test_a_temperature_limit_restores_at_once_despite_heartbeats(guarded: AdbPho
     guarded.out("sleep 30")
     assert not has_ended(guarded, watchdog)
     guarded.put(f"{LANE}/temp_limits", f"{zone}\t{guarded.number(zone) - 5000}\n".encode())
-    wait_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
+    guarded.sleep_until(lambda: has_ended(guarded, watchdog), "the watchdog ended")
     assert guarded.number(f"{BIG}/scaling_max_freq") == 2419200
     assert guarded.run(f"cat {LANE}/restored").status == 0

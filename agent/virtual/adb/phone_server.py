@@ -12,6 +12,7 @@ from agent.virtual.virtual_phone import VirtualPhone
 # adb scans these ports for emulators and would list a phone there twice.
 EMULATOR_PORTS = range(5554, 5586)
 _ADBD_RESTART_DELAY_S = 0.05
+_CUT_ROUNDS_MAX = 1000  # a connection may wait for a wire that never delivers again
 
 
 class PhoneServer:
@@ -25,8 +26,10 @@ class PhoneServer:
         self.phone = phone
         self.port = port
         self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()  # a cable may be unplugged and plugged in meanwhile
         self._connections: set[AdbConnection] = set()
         self._boot_task: asyncio.Task[None] | None = None
+        self._cutting: asyncio.Task[None] | None = None
         self._is_plugged = True
         self._is_off = False
         self._wire_hook: WireHook | None = None
@@ -36,16 +39,17 @@ class PhoneServer:
 
     async def start(self) -> None:
         """Listen; an ephemeral port is kept for all later starts."""
-        if self._is_off or not self._is_plugged or self._server is not None:
-            return
-        server = await asyncio.start_server(
-            self._serve_host, "127.0.0.1", self.port, limit=2 * PAYLOAD_MAX
-        )
-        self.port = server.sockets[0].getsockname()[1]
-        if self._is_plugged and not self._is_off:
-            self._server = server
-        else:
-            server.close()  # unplugged in the meantime
+        async with self._starting:
+            if self._is_off or not self._is_plugged or self._server is not None:
+                return
+            server = await asyncio.start_server(
+                self._serve_host, "127.0.0.1", self.port, limit=2 * PAYLOAD_MAX
+            )
+            self.port = server.sockets[0].getsockname()[1]
+            if self._is_plugged and not self._is_off:
+                self._server = server
+            else:
+                server.close()  # unplugged in the meantime
 
     async def stop(self) -> None:
         """Close everything and switch the phone off."""
@@ -89,9 +93,20 @@ class PhoneServer:
             await self.start()
 
     def drop_connections(self) -> None:
-        """Cut all connections."""
+        """Cut all connections; the phone's clock is paused until their services have ended."""
         for connection in list(self._connections):
             connection.abort()
+        self.phone.clock.pause()
+        self._cutting = asyncio.get_running_loop().create_task(self._resume_clock())
+
+    async def _resume_clock(self) -> None:
+        try:
+            for _ in range(_CUT_ROUNDS_MAX):
+                if not self._connections:
+                    return
+                await asyncio.sleep(0)
+        finally:
+            self.phone.clock.resume()
 
     async def _close(self) -> None:
         if self._server is not None:
@@ -136,6 +151,6 @@ class PhoneServer:
 
     async def _finish_reboot(self) -> None:
         await self._close()
-        await self.phone.model_clock.sleep(self.phone.profile.boot_s)
+        await self.phone.clock.pass_time(self.phone.profile.boot_s)
         self.phone.finish_reboot()
         await self.start()

@@ -37,6 +37,8 @@ class ShellOutput:
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._holders = 0
+        self._released = asyncio.Event()
+        self._is_abandoned = False
         self._status: int | None = None
         self._finished = False
         self.stdout = ShellOutputSink(self, _STDOUT)
@@ -62,11 +64,18 @@ class ShellOutput:
         """Count the background processes that keep the stream open with their output."""
         self._holders += change
         self._changed.set()
+        self._released.set()
 
     def finish(self, status: int) -> None:
         """Note that the shell has ended."""
         self._status = status
         self._changed.set()
+
+    async def wait_released(self) -> None:
+        """Wait until no background process holds the output, or the host is gone."""
+        while self._holders > 0 and not self._is_abandoned:
+            self._released.clear()
+            await self._released.wait()
 
     async def send_all(self) -> None:
         """Send until the shell has ended and no background process holds its output."""
@@ -81,6 +90,8 @@ class ShellOutput:
         """Drop everything because the host is gone."""
         self._queue.clear()
         self._has_room.set()
+        self._is_abandoned = True
+        self._released.set()
 
     def _take_pending(self) -> bytes:
         """Return all pending output as one write; the exit packet comes last."""
@@ -136,9 +147,7 @@ async def serve_shell(phone: VirtualPhone, stream: AdbStream, request: ShellRequ
     """Run until the shell ends or the host is gone; then hang up the processes of its session."""
     session = _ShellSession(phone, stream, request)
     loop = asyncio.get_running_loop()
-    session.process.task = loop.create_task(
-        session.run(), context=process_context(phone.model_clock)
-    )
+    session.process.task = loop.create_task(session.run(), context=process_context(phone.clock))
     input_task = loop.create_task(session.forward_input())
     closed_task = loop.create_task(stream.closed.wait())
     output_task = loop.create_task(session.output.send_all())
@@ -186,6 +195,8 @@ class _ShellSession:
         finally:
             self._phone.processes.end_process(self.process, status)
             self.output.finish(status)
+        with self._phone.clock.blocked():
+            await self.output.wait_released()
         return status
 
     async def forward_input(self) -> None:

@@ -31,7 +31,7 @@ _FIXED_OUTPUT = {
 def dumpsys(call: CommandCall) -> int:
     words = call.argv[1:]
     words = words[2:] if words[:1] == ["-t"] else words  # its timeout
-    call.phone.model_clock.catch_up()
+    call.phone.catch_up()
     match words:
         case ["battery", *verb]:
             _handle_battery(call, verb)

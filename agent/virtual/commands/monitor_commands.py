@@ -57,7 +57,7 @@ async def timeout(call: CommandCall) -> int:
     async def body(process: Process) -> int:
         process.awaiting_exec = True
         command_task = asyncio.ensure_future(call.shell.invoke(words[1:], call.streams, process))
-        timer_task = asyncio.ensure_future(call.phone.model_clock.sleep(seconds))
+        timer_task = asyncio.ensure_future(call.phone.clock.sleep(seconds))
         try:
             await asyncio.wait([command_task, timer_task], return_when=asyncio.FIRST_COMPLETED)
             return command_task.result() if command_task.done() else 124

@@ -45,7 +45,7 @@ def power_stats_text(phone: VirtualPhone, arguments: list[str]) -> str:
 
 def lshal(call: CommandCall) -> int:
     """Handle `lshal debug` of the HIDL HAL."""
-    call.phone.model_clock.catch_up()
+    call.phone.catch_up()
     match call.argv[1:]:
         case ["debug", service, *arguments] if service == _HIDL_SERVICE and has_power_stats(
             call.phone, aidl=False

@@ -28,7 +28,7 @@ async def sleep(call: CommandCall) -> int:
         return call.fail("Needs 1 argument")
 
     async def body(process: Process) -> int:
-        await call.phone.model_clock.sleep(total)
+        await call.phone.clock.sleep(total)
         return 0
 
     return await run_as_process(call, call.argv, body)

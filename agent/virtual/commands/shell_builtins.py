@@ -209,7 +209,8 @@ async def wait(call: CommandCall) -> int:
     status = 0
     for process in list(call.shell.children):
         if process.pid in pids or (not pids and process.status is None):
-            status = await _wait_for(process)
+            with call.phone.clock.blocked():
+                status = await _wait_for(process)
     return status
 
 

@@ -1,6 +1,6 @@
 """/sys/class/power_supply: the fuel gauge with its vendor's sign, unit and period, and the charger.
 
-The gauge shows its last sample, so two reads within its period return the same value.
+The gauge takes a sample at every multiple of its period, whether anybody reads it or not.
 """
 
 import errno
@@ -21,22 +21,28 @@ class BatteryGauge:
 
     def __init__(self, soc: Soc) -> None:
         self._soc = soc
-        self._sampled_at = float("-inf")
-        self._sample: tuple[int, int, int] = (0, 0, 0)
+        self._sample = self._take_sample(soc.clock.now, 0.0)
+        soc.on_step = self._sample_within
 
     def read_sample(self) -> tuple[int, int, int]:
         """Return current (vendor's sign and unit), voltage in µV and charge in µAh."""
-        now = self._soc.model_clock.now
-        battery = self._soc.battery
-        if now - self._sampled_at >= battery.profile.gauge_period_s:
-            self._soc.update()
-            self._sampled_at = now
-            volts = round(battery.volts() * 1000) * 1000
-            # The shunt has a few milliohms: the last percent of the current is noise.
-            noise = crc32(f"{now:.3f}".encode()) % 2001 / 1000 - 1
-            current = round(battery.gauge_current() * (1 + 0.01 * noise))
-            self._sample = (current, volts, round(battery.charge_uah))
+        self._soc.update()
         return self._sample
+
+    def _sample_within(self, start: float, end: float) -> None:
+        """Take the last sample of a time in which the power does not change."""
+        period_s = self._soc.battery.profile.gauge_period_s
+        moment = end // period_s * period_s
+        if moment > start:
+            self._sample = self._take_sample(moment, moment - start)
+
+    def _take_sample(self, moment: float, seconds: float) -> tuple[int, int, int]:
+        battery = self._soc.battery
+        volts = round(battery.volts() * 1000) * 1000
+        # The shunt has a few milliohms: the last percent of the current is noise.
+        noise = crc32(f"{moment:.3f}".encode()) % 2001 / 1000 - 1
+        current = round(battery.gauge_current() * (1 + 0.01 * noise))
+        return current, volts, round(battery.charge_after(seconds))
 
 
 def battery_status(battery: BatteryModel) -> str:

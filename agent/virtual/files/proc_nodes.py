@@ -4,6 +4,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import fsum
 
 from agent.virtual.files.cgroup_nodes import SDK_UNIFIED_CGROUP
 from agent.virtual.files.cpu_nodes import format_cpu_list
@@ -68,7 +69,7 @@ def _release(sources: ProcSources) -> str:
 
 def _uptime(sources: ProcSources) -> str:
     sources.soc.update_counters()
-    return f"{sources.uptime():.2f} {sum(sources.soc.idle_s.values()):.2f}\n"
+    return f"{sources.uptime():.2f} {fsum(sources.soc.idle_s.values()):.2f}\n"
 
 
 def _loadavg(sources: ProcSources) -> str:
@@ -87,7 +88,7 @@ def _stat(sources: ProcSources) -> str:
     cores = "".join(
         line(f"cpu{cpu}", soc.busy_s[cpu], soc.idle_s[cpu]) for cpu in soc.online_cpus()
     )
-    total = line("cpu ", sum(soc.busy_s.values()), sum(soc.idle_s.values()))
+    total = line("cpu ", fsum(soc.busy_s.values()), fsum(soc.idle_s.values()))
     running = sum(load.threads for load in soc.loads)
     return f"{total}{cores}ctxt 0\nprocs_running {running + 1}\nprocs_blocked 0\n"
 
@@ -191,7 +192,7 @@ def _schedstat(process: Process) -> str:
 
 
 def _process_stat(process: Process, sources: ProcSources) -> str:
-    boot_time = sources.soc.model_clock.now - sources.uptime()
+    boot_time = sources.soc.clock.now - sources.uptime()
     started_ticks = int((process.started_at - boot_time) * _HERTZ)
     cpu_ticks = int(process.cpu_s() * _HERTZ)
     thread_count = 1 + len(process.threads)

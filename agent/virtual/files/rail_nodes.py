@@ -1,6 +1,7 @@
 """Power meters on the board: Pixels count the energy of a rail, Tegra boards report its power."""
 
 from functools import partial
+from math import fsum
 
 from agent.virtual.files.file_nodes import constant_node, live_node, live_number_node
 from agent.virtual.files.file_tree import FileTree
@@ -68,10 +69,10 @@ def _chip_energies_uj(soc: Soc, chip: str) -> dict[tuple[str, str], int]:
     soc.update()
     parts = dict(soc.rails_j)
     board = parts.pop("board", 0.0)
-    parts["other"] = max(board - sum(parts.values()), 0.0)
+    parts["other"] = max(board - fsum(parts.values()), 0.0)
     return {
         (rail, subsystem): int(
-            1e6 * sum(share * parts.get(part, 0.0) for part, share in shares.items())
+            1e6 * fsum(share * parts.get(part, 0.0) for part, share in shares.items())
         )
         for rail, subsystem, shares in _ODPM_RAILS[chip]
     }
@@ -79,7 +80,7 @@ def _chip_energies_uj(soc: Soc, chip: str) -> dict[tuple[str, str], int]:
 
 def _odpm_text(soc: Soc, chip: str) -> str:
     energies = _chip_energies_uj(soc, chip)
-    now_ms = int(soc.model_clock.now * 1000)
+    now_ms = int(soc.clock.now * 1000)
     rows = [
         f"CH{number}(T={now_ms})[{rail}], {microjoules}\n"
         for number, ((rail, _), microjoules) in enumerate(energies.items())
@@ -90,4 +91,4 @@ def _odpm_text(soc: Soc, chip: str) -> str:
 def _milliwatts(soc: Soc, parts: tuple[str, ...]) -> int:
     soc.update()
     rail_watts = soc.rails_w()
-    return round(1000 * sum(rail_watts.get(part, 0.0) for part in parts))
+    return round(1000 * fsum(rail_watts.get(part, 0.0) for part in parts))

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import click
 
-from workloads.cli_options import COUNT, FiniteRange
+from workloads.cli_options import COUNT, DurationUpTo
 
-SECONDS = FiniteRange(0, 1e9, max_open=True)
+DURATION = DurationUpTo(1e9, or_zero=True)
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
@@ -46,27 +46,57 @@ def mischief_options(command: Command) -> Command:
     return script(control(command))
 
 
-@click.group(name="mischief")
-def mischief() -> None:
-    """Inject faults into running virtual phones.
+@click.command()
+@CONTROL
+@click.argument("kind", default="")
+@click.argument("options", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--phone", "phones", multiple=True, help="Serial or glob. Default: every phone.")
+@click.option(
+    "--at",
+    "trigger",
+    help="Trigger: EVENT[:GLOB][#N] or run@50%. Events: service, write, push, command, boot, ...",
+)
+@click.option("--after", type=DURATION, help="Delay on the phone's clock, such as 20s.")
+@click.option("--for", "for_", type=DURATION, help="Duration on it. Default: until cleared.")
+@click.option("--active", is_flag=True, help="List the injected faults and their states.")
+@click.option("--clear", metavar="NUMBER|all", help="Stop one fault, or all; with --phone, its.")
+def mischief(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
+    control: Path,
+    kind: str,
+    options: tuple[str, ...],
+    phones: tuple[str, ...],
+    trigger: str | None,
+    after: float | None,
+    for_: float | None,
+    active: bool,
+    clear: str | None,
+) -> None:
+    """Inject one fault of a KIND into virtual phones.
+
+    Without KIND, list the kinds. Options of the fault and other keys of a script (for_host, some,
+    chance) are NAME=VALUE. An injected fault is armed (waits for its trigger), waiting (for its
+    delay), active or done.
 
     \b
     Examples:
-      farm virtual mischief kinds
-      farm virtual mischief add hang for_host=5
+      farm virtual mischief
+      farm virtual mischief unplug --at run@50% --for 20s
+      farm virtual mischief sensor value=frozen zone='cpu*' --for 90s
+      farm virtual mischief --clear all
     """
+    if active:
+        _list_faults(control)
+    elif clear is not None:
+        _clear_faults(control, clear, phones)
+    elif kind:
+        timing = {"at": trigger, "after": after, "for": for_}
+        _add_fault(control, kind, options, {"phones": list(phones) or ["*"], **timing})
+    else:
+        _list_kinds()
 
 
-@mischief.command()
-def kinds() -> None:
-    """List the kinds of faults.
-
-    Each kind is printed with its options and their defaults.
-
-    \b
-    Example:
-      farm virtual mischief kinds
-    """
+def _list_kinds() -> None:
+    """List the kinds of faults, each with its options and their defaults."""
     from dataclasses import fields
 
     from agent.virtual.mischief.fault_registry import FAULT_TYPES
@@ -79,71 +109,20 @@ def kinds() -> None:
         click.echo(f"{name:<17} {description}" + (f"\n{'':<17} {options}" if options else ""))
 
 
-@mischief.command()
-@CONTROL
-@click.argument("kind")
-@click.argument("options", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option(
-    "--phone", "phones", multiple=True, help="Serial number or glob. Default: every phone."
-)
-@click.option(
-    "--at",
-    "trigger",
-    help="Trigger: EVENT[:GLOB][#N] or run@50%. Events: service, write, push, command, boot, ...",
-)
-@click.option("--after", type=SECONDS, help="Delay in seconds of the phone's clock.")
-@click.option(
-    "--for",
-    "for_",
-    type=SECONDS,
-    help="Duration in seconds of the phone's clock. Default: until cleared.",
-)
-def add(
-    control: Path,
-    kind: str,
-    options: tuple[str, ...],
-    phones: tuple[str, ...],
-    trigger: str | None,
-    after: float | None,
-    for_: float | None,
+def _add_fault(
+    control: Path, kind: str, options: tuple[str, ...], keys: Mapping[str, object]
 ) -> None:
-    """Inject one fault.
-
-    Options of the fault and other keys of a script (for_host, some, chance) are NAME=VALUE.
-
-    \b
-    Examples:
-      farm virtual mischief add unplug --at run@50% for_host=3
-      farm virtual mischief add sensor value=frozen zone='cpu*'
-    """
     entry: dict[str, object] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
             raise click.UsageError(f"'{option}' is not NAME=VALUE")
         entry[name] = value
-    entry |= {
-        "kind": kind,
-        "phones": list(phones) or ["*"],
-        "at": trigger,
-        "after": after,
-        "for": for_,
-    }
-    response = _request(control, {"action": "add", **entry})
+    response = _request(control, {"action": "add", **entry, "kind": kind, **keys})
     click.echo(f"mischief {response['id']}")
 
 
-@mischief.command(name="list")
-@CONTROL
-def list_mischief(control: Path) -> None:
-    """List faults and their states.
-
-    A fault is armed (waits for its trigger), waiting (for its delay), active or done.
-
-    \b
-    Example:
-      farm virtual mischief list --control lab/virtual
-    """
+def _list_faults(control: Path) -> None:
     faults = _request(control, {"action": "list"})["mischief"]
     assert isinstance(faults, list)
     for fault in faults:
@@ -154,42 +133,12 @@ def list_mischief(control: Path) -> None:
         )
 
 
-@mischief.command()
-@CONTROL
-@click.argument("number", type=COUNT, required=False)
-@click.option("--phone", help="Clear the faults of this phone only.")
-def clear(control: Path, number: int | None, phone: str | None) -> None:
-    """Stop one fault by its NUMBER, or all.
-
-    \b
-    Examples:
-      farm virtual mischief clear 2
-      farm virtual mischief clear --phone VM16T0001
-    """
-    click.echo(
-        f"cleared {_request(control, {'action': 'clear', 'id': number, 'phone': phone})['cleared']}"
-    )
-
-
-@mischief.command()
-@CONTROL
-@click.argument("phone")
-@click.option("--lines", type=COUNT, default=20, show_default=True, help="Number of lines.")
-def journal(control: Path, phone: str, lines: int) -> None:
-    """Print the end of a phone's journal.
-
-    One JSON object per line.
-
-    \b
-    Example:
-      farm virtual mischief journal VM16T0001 --lines 5
-    """
-    import json
-
-    events = _request(control, {"action": "journal", "phone": phone, "lines": lines})["journal"]
-    assert isinstance(events, list)
-    for event in events:
-        click.echo(json.dumps(event, ensure_ascii=True))
+def _clear_faults(control: Path, which: str, phones: tuple[str, ...]) -> None:
+    if len(phones) > 1:
+        raise click.UsageError("--clear takes one --phone")
+    number = None if which == "all" else COUNT(which)
+    request = {"action": "clear", "id": number, "phone": phones[0] if phones else None}
+    click.echo(f"cleared {_request(control, request)['cleared']}")
 
 
 def _request(control: Path, request: Mapping[str, object]) -> dict[str, object]:

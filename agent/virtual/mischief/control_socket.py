@@ -84,12 +84,9 @@ class ControlSocket:
                 return {"cleared": cleared}
             case "list":
                 return {"mischief": self._mischief.describe_faults()}
-            case "journal":
-                lines = int(str(request.get("lines", 20)))
-                return {"journal": self._mischief.journal_tail(str(request.get("phone")), lines)}
             case _:
                 raise InvalidMischief(
-                    f"unknown action {action!r}; use add, clear, list or journal", key="action"
+                    f"unknown action {action!r}; use add, clear or list", key="action"
                 )
 
 

@@ -1,6 +1,6 @@
 """Faults by other software on the phone: cores switched off, threads moved, other load, suspend.
 
-Seconds are model seconds.
+Seconds are phone seconds.
 """
 
 import signal
@@ -16,7 +16,7 @@ from agent.virtual.mischief.fault_type import (
     InjectionTarget,
     InvalidMischief,
 )
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
 
@@ -63,8 +63,8 @@ class Hotplug(FaultType):
         if may_switch_off and self.cpu in cluster.online and len(phone.soc.online_cpus()) > 1:
             node, _ = phone.tree.resolve(f"/sys/devices/system/cpu/cpu{self.cpu}/online")
             phone.tree.append(node, b"0\n", _SYSTEM)
-        when = phone.model_clock.now + self.every_s
-        self._next_switch = phone.model_clock.schedule(
+        when = phone.clock.now + self.every_s
+        self._next_switch = phone.clock.schedule(
             when, lambda: self._switch_off(target), wakes_host=True
         )
 
@@ -114,7 +114,7 @@ class OtherWork(FaultType):
 
         def cpu_s() -> float:
             soc.update_counters()
-            return load.cpu_s
+            return load.use.cpu_s
 
         self._process.cpu_s = cpu_s
 

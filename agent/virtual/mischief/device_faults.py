@@ -1,6 +1,6 @@
 """Faults of the phone itself: heat, charge, storage, memory, identity and reboots.
 
-Seconds are model seconds.
+Seconds are phone seconds.
 """
 
 import signal
@@ -17,7 +17,7 @@ from agent.virtual.mischief.fault_type import (
     InjectionTarget,
     InvalidMischief,
 )
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 
 _TMP = "/data/local/tmp"
 _DRAIN_EVERY_S = 5.0
@@ -121,9 +121,9 @@ class BatteryDrains(FaultType):
             self._next_step.cancel()
 
     def _schedule_next(self, target: InjectionTarget) -> None:
-        model_clock = target.phone.model_clock
-        self._next_step = model_clock.schedule(
-            model_clock.now + _DRAIN_EVERY_S, lambda: self._drain_step(target)
+        clock = target.phone.clock
+        self._next_step = clock.schedule(
+            clock.now + _DRAIN_EVERY_S, lambda: self._drain_step(target)
         )
 
     def _drain_step(self, target: InjectionTarget) -> None:
@@ -171,8 +171,8 @@ class LowMemory(FaultType):
                 )
                 phone.processes.kill(process, signal.SIGKILL)
         if self.every_s > 0:
-            when = phone.model_clock.now + self.every_s
-            self._next_step = phone.model_clock.schedule(
+            when = phone.clock.now + self.every_s
+            self._next_step = phone.clock.schedule(
                 when, lambda: self.start(target), wakes_host=True
             )
         else:

@@ -44,6 +44,8 @@ class FaultType(ABC):
     starts_inside_trigger: ClassVar[bool] = True
     # Whether it lasts until it is stopped, or is over as soon as it has started.
     is_lasting: ClassVar[bool] = True
+    # Whether no host can reach the phone, so that in event time its time passes by itself.
+    is_outage: ClassVar[bool] = False
     # Called by a fault that ends before it is stopped.
     report_end: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
 

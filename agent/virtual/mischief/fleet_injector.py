@@ -5,10 +5,8 @@ The same seed draws the same phones, chances and delays, whatever else happens.
 
 import asyncio
 import itertools
-import json
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -72,17 +70,6 @@ class FleetInjector:
                 fault for injector in self._injectors.values() for fault in injector.describe()
             ]
         )
-
-    def journal_tail(self, phone: str, lines: int = 20) -> Sequence[object]:
-        """Read the last lines of a phone's journal."""
-        server = self._servers.get(phone)
-        if server is None:
-            text = f"unknown phone {phone}; use one of {', '.join(self._servers)}"
-            raise InvalidMischief(text, key="phone")
-        if server.phone.journal.path is None:
-            raise InvalidMischief("no journal is written; start the phones with --journal")
-        with server.phone.journal.path.open(encoding="utf-8") as journal:
-            return [json.loads(line) for line in deque(journal, maxlen=lines)]
 
     def _add(self, plan: MischiefPlan) -> int:
         number = next(self._numbers)

@@ -14,7 +14,7 @@ from agent.virtual.event_journal import JournalEvent
 from agent.virtual.mischief.fault_registry import make_fault
 from agent.virtual.mischief.fault_type import FaultType, InjectionTarget, InvalidMischief
 from agent.virtual.mischief.mischief_script import COMMAND, MischiefPlan, Trigger
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.shell.command_call import CommandCall, CommandFunction
 
 # A shorter run is a canary around the run that run@X% means.
@@ -58,6 +58,7 @@ class ArmedFault:
     active_fault: FaultType | None = None
     until: Trigger | None = None
     timers: list[ScheduledAction | asyncio.TimerHandle] = field(default_factory=list)
+    lets_pass: bool = False  # an outage with an end: no host can wait for it on the phone
 
     @property
     def waits_for_run_share(self) -> bool:
@@ -192,10 +193,10 @@ class PhoneInjector:
     def _start_after(self, armed_fault: ArmedFault, delay_s: float) -> None:
         fault = make_fault(armed_fault.plan.kind, dict(armed_fault.plan.options))
         if delay_s > 0 or not fault.starts_inside_trigger:
-            model_clock = self._target.phone.model_clock
-            when = model_clock.now + delay_s
+            clock = self._target.phone.clock
+            when = clock.now + delay_s
             armed_fault.timers.append(
-                model_clock.schedule(when, lambda: self._start(armed_fault, fault), wakes_host=True)
+                clock.schedule(when, lambda: self._start(armed_fault, fault), wakes_host=True)
             )
         else:
             self._start(armed_fault, fault)
@@ -222,11 +223,14 @@ class PhoneInjector:
             self._schedule_stop(armed_fault)
 
     def _schedule_stop(self, armed_fault: ArmedFault) -> None:
-        plan, model_clock = armed_fault.plan, self._target.phone.model_clock
+        plan, clock = armed_fault.plan, self._target.phone.clock
         if plan.for_s is not None:
-            when = model_clock.now + plan.for_s
+            when = clock.now + plan.for_s
+            if armed_fault.active_fault is not None and armed_fault.active_fault.is_outage:
+                clock.let_pass()
+                armed_fault.lets_pass = True
             armed_fault.timers.append(
-                model_clock.schedule(
+                clock.schedule(
                     when, lambda: self._stop(armed_fault, StopReason.EXPIRED), wakes_host=True
                 )
             )
@@ -241,6 +245,9 @@ class PhoneInjector:
         if fault is None:
             return
         armed_fault.cancel_timers()
+        if armed_fault.lets_pass:
+            self._target.phone.clock.stop_passing()
+            armed_fault.lets_pass = False
         may_start_again = armed_fault.trigger is not None and (
             armed_fault.plan.times == 0 or armed_fault.start_count < armed_fault.plan.times
         )

@@ -1,4 +1,4 @@
-"""Faults of the cable and of adb. Durations of the link are host seconds."""
+"""Faults of the cable and of adb."""
 
 import asyncio
 import socket
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from agent.virtual.adb.adb_services import identity_banner
 from agent.virtual.mischief.fault_type import Change, ChangeFault, FaultType, InjectionTarget
 from agent.virtual.mischief.faulty_wire import ForeignAdbd, accept_incoming, drop_incoming
+from agent.virtual.phone_clock import ScheduledAction
 
 _OLD_ADBD = 0x01000000
 _running_tasks: set["asyncio.Task[None]"] = set()
@@ -31,6 +32,8 @@ def plug_back(target: InjectionTarget, reason: object) -> None:
 class Unplug(FaultType):
     """The cable is unplugged."""
 
+    is_outage = True
+
     def start(self, target: InjectionTarget) -> None:
         unplug(target, self)
 
@@ -40,32 +43,47 @@ class Unplug(FaultType):
 
 @dataclass(eq=False)
 class Flap(FaultType):
-    """The cable is unplugged for `off_s` every `period_s`, `count` times (0: without limit)."""
+    """The cable is unplugged for `off_s` every `period_s`, `count` times (0: without limit).
+
+    Both are phone seconds.
+    """
 
     period_s: float = 5.0
     off_s: float = 1.0
     count: int = 0
-    _timer: "asyncio.TimerHandle | None" = field(default=None, init=False, repr=False)
+    _next_change: ScheduledAction | None = field(default=None, init=False, repr=False)
+    _is_off: bool = field(default=False, init=False, repr=False)
     _flap_count: int = field(default=0, init=False, repr=False)
 
     def start(self, target: InjectionTarget) -> None:
         unplug(target, self)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.off_s, self._reconnect, target)
+        clock = target.phone.clock
+        clock.let_pass()
+        self._is_off = True
+        self._next_change = clock.schedule(
+            clock.now + self.off_s, lambda: self._reconnect(target), wakes_host=True
+        )
 
     def stop(self, target: InjectionTarget) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        plug_back(target, self)
+        if self._next_change is not None:
+            self._next_change.cancel()
+        self._plug_back(target)
+
+    def _plug_back(self, target: InjectionTarget) -> None:
+        if self._is_off:
+            self._is_off = False
+            target.phone.clock.stop_passing()
+            plug_back(target, self)
 
     def _reconnect(self, target: InjectionTarget) -> None:
-        plug_back(target, self)
+        self._plug_back(target)
         self._flap_count += 1
         if self._flap_count == self.count:
             self.report_end()
             return
-        pause = max(self.period_s - self.off_s, 0.0)
-        self._timer = asyncio.get_running_loop().call_later(pause, self.start, target)
+        clock = target.phone.clock
+        when = clock.now + max(self.period_s - self.off_s, 0.0)
+        self._next_change = clock.schedule(when, lambda: self.start(target), wakes_host=True)
 
 
 @dataclass(eq=False)
@@ -73,6 +91,7 @@ class AdbdRestarts(FaultType):
     """The cable is unplugged, and the phone stops adbd with every process in adbd's cgroup."""
 
     starts_inside_trigger = False
+    is_outage = True
 
     def start(self, target: InjectionTarget) -> None:
         unplug(target, self)
@@ -86,6 +105,8 @@ class AdbdRestarts(FaultType):
 class Hang(FaultType):
     """The phone stops answering; TCP stays open, and what runs on the phone continues."""
 
+    is_outage = True
+
     def start(self, target: InjectionTarget) -> None:
         target.wire.block(self)
 
@@ -96,6 +117,8 @@ class Hang(FaultType):
 @dataclass(eq=False)
 class Partition(FaultType):
     """No packet gets through in either direction, and TCP gets no answer either."""
+
+    is_outage = True
 
     def start(self, target: InjectionTarget) -> None:
         target.wire.block(self)

@@ -77,12 +77,12 @@ class MischiefPlan:
     phones: tuple[str, ...] = ("*",)
     some: float = 1.0  # share of those phones that gets the fault, drawn with the seed
     trigger_text: str = ""
-    after_s: float = 0.0  # delay in model seconds
+    after_s: float = 0.0  # delay in phone seconds
     after_host_s: float = 0.0  # delay in host seconds
-    jitter_s: float = 0.0  # extra delay of at most this many model seconds, drawn with the seed
-    for_s: float | None = None  # duration in model seconds
+    jitter_s: float = 0.0  # extra delay of at most this many phone seconds, drawn with the seed
+    for_s: float | None = None  # duration in phone seconds
     for_host_s: float | None = None  # duration in host seconds
-    every_s: float = 0.0  # model seconds between two starts of a fault with a duration
+    every_s: float = 0.0  # phone seconds between two starts of a fault with a duration
     until_text: str = ""  # the event that stops the fault
     times: int = 1  # how often the trigger may start the fault; 0: without limit
     chance: float = 1.0  # that a trigger starts the fault, drawn with the seed

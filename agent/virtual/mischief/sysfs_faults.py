@@ -21,7 +21,7 @@ from agent.virtual.mischief.fault_type import (
     InjectionTarget,
     InvalidMischief,
 )
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 
 _POLICIES = "/sys/devices/system/cpu/cpufreq/policy*"
 _ZONES = "/sys/devices/virtual/thermal/thermal_zone*"
@@ -130,7 +130,7 @@ class ClockReset(FaultType):
         if not is_clock_write or facts.get("uid") == _SYSTEM or "error" in facts:
             return
         boot_value = _boot_value(target, path)
-        model_clock, tree = target.phone.model_clock, target.phone.tree
+        clock, tree = target.phone.clock, target.phone.tree
 
         def reset_node() -> None:
             if self.service and not target.phone.soc.is_service_running(self.service):
@@ -142,7 +142,7 @@ class ClockReset(FaultType):
                 return  # the node of an offline core cannot be written
 
         self._pending_resets.append(
-            model_clock.schedule(model_clock.now + self.after_s, reset_node, wakes_host=True)
+            clock.schedule(clock.now + self.after_s, reset_node, wakes_host=True)
         )
 
 

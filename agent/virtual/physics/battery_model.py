@@ -69,10 +69,12 @@ class BatteryModel:
 
     def advance(self, seconds: float) -> None:
         """Move charge for some seconds at the present power."""
+        self.charge_uah = self.charge_after(seconds)
+
+    def charge_after(self, seconds: float) -> float:
+        """Return the charge in µAh after some seconds at the present power."""
         moved_uah = self.amps() * 1e6 * seconds / 3600.0
-        self.charge_uah = min(
-            max(self.charge_uah - moved_uah, 0.0), float(self.profile.capacity_uah)
-        )
+        return min(max(self.charge_uah - moved_uah, 0.0), float(self.profile.capacity_uah))
 
     def gauge_current(self) -> int:
         """Return current_now, with the vendor's sign and unit."""

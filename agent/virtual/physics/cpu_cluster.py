@@ -22,6 +22,7 @@ class CpuCluster:
         self.cpus = profile.cpus
         self.online = set(profile.cpus)
         self.residency_s = [0.0] * len(self.ladder)
+        self.counted_s = self.residency_s  # when something last changed
         self.transitions = 0
         self.throttle_state = 0
         self.hidden_rungs = 0  # that the real clock is above the shown one, by the fault injector

@@ -1,14 +1,15 @@
 """The SoC and the body around it: loads set clocks, clocks set power, power sets temperatures.
 
-Between two changes everything is constant, so the state is only advanced when it is read or
-something changes, by exactly the model time that has passed.
+Time advances in steps that are counted from the last change, and only a change ends a step early.
+What is read between two steps is computed from the last one and kept nowhere, so looking at a phone
+changes nothing on it.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
 
-from agent.virtual.model_clock import ModelClock, ScheduledAction
+from agent.virtual.phone_clock import PhoneClock, ScheduledAction
 from agent.virtual.physics.battery_model import BatteryModel
 from agent.virtual.physics.cpu_cluster import CpuCluster
 from agent.virtual.physics.gpu_model import GpuModel
@@ -20,8 +21,8 @@ from agent.virtual.physics.zone_sensor import ZoneSensor
 from agent.virtual.profiles import PhoneProfile
 
 AMBIENT_C = 25.0
-_POWER_UPDATE_S = 1.0
-_CHARGE_STEP_S = 30.0
+# Power follows temperature and charge once per step. A phone that is left alone takes long steps.
+_STEP_S, _LONG_STEP_S, _LONG_STEPS_AFTER_S = 1.0, 30.0, 3600.0
 _IDLE_LITTLE_BUSY = 0.06  # load of the little cores by background work
 _MISFIT_BUSY = 0.8  # a thread that is busy for more of its time leaves a frugal core
 # derived: half of the time of a miss passes in the clock domain of the core, the rest in memory.
@@ -31,19 +32,19 @@ _SHORTEST_STALL = 0.25  # guessed: clocks and queues that run while nothing is d
 
 
 class Soc:
-    """The physics of one phone, in °C, W, kHz and model seconds."""
+    """The physics of one phone, in °C, W, kHz and phone seconds."""
 
     def __init__(
         self,
         profile: PhoneProfile,
-        model_clock: ModelClock,
+        clock: PhoneClock,
         seed: str = "",
         speed_spread: float = 1.0,
         heat_spread: float = 1.0,
         ambient_c: float = AMBIENT_C,
     ) -> None:
         self.profile = profile
-        self.model_clock = model_clock
+        self.clock = clock
         self.clusters = [CpuCluster(part, profile.kernel) for part in profile.cluster]
         self.gpu = GpuModel(profile.gpu, speed_spread) if profile.gpu else None
         self.heat = HeatNetwork(profile.heat, ambient_c, heat_spread)
@@ -62,21 +63,23 @@ class Soc:
         self.hidden_speed_share = 1.0  # speed that a limiter without a sysfs node leaves
         self.bus_share = 1.0  # of the highest clock of the memory bus
         self.panel_w = 0.0  # of a screen that is not as dark as possible
-        self._updated_at = model_clock.now
+        self._changed_at = self._stepped_to = self._updated_at = clock.now
         self._polls: dict[int, ScheduledAction] = {}
         self._cluster_w: dict[str, float] = {}
         self._soc_w = 0.0
         self.gpu_w = 0.0
-        self._power_updated_at = model_clock.now
         self.heat_watts: NodeTriple = (0.0, 0.0, 0.0)
         self._cpu_busy: dict[int, float] = {}  # share of the time in which a core is not idle
-        self._counted_at = model_clock.now
+        self._counted_at = clock.now
         self._is_suspended = False
         self.idle_s = {cpu: 0.0 for cluster in self.clusters for cpu in cluster.cpus}
         self.busy_s = dict(self.idle_s)
+        self._counted = (dict(self.idle_s), dict(self.busy_s))  # when something last changed
         self.rails_j: dict[str, float] = {}  # since boot, if the board has energy counters
+        self.on_step: Callable[[float, float], None] = lambda start, end: None
         self.recompute()
         self.heat.temps = self.heat.steady_state(self.heat_watts)
+        self._end_step()
 
     # -- reading
 
@@ -96,14 +99,12 @@ class Soc:
 
     def read_zone_mc(self, zone: ZoneSensor) -> int:
         """Return what a thermal zone reads now, in milli-degrees."""
-        now = self.model_clock.now
-        if now > self._updated_at:
-            self.update()
+        self.update()
         if zone.role is None:
             watts = self._soc_w
         else:
             watts = self.gpu_w if zone.role == "gpu" else self._cluster_w[zone.role]
-        return zone.read_mc(self.heat.temps[zone.node_index], watts, now)
+        return zone.read_mc(self.heat.temps[zone.node_index], watts, self.clock.now)
 
     def is_pinned(self, mask: int) -> bool:
         """Return whether every core of a mask is pinned to one clock."""
@@ -137,10 +138,10 @@ class Soc:
 
     def change(self, apply: Callable[[], None]) -> None:
         """Apply a change of settings at this moment."""
-        self.update()
-        self.update_counters()
+        self._commit()
         apply()
         self.recompute()
+        self._end_step()
 
     def set_fixed_performance(self, is_enabled: bool) -> None:
         """Switch the framework's fixed-performance mode: one clock that the phone can sustain."""
@@ -152,40 +153,46 @@ class Soc:
         self.change(set_clusters)
 
     def update(self) -> None:
-        """Advance heat and charge to now."""
-        while (remaining_s := self.model_clock.now - self._updated_at) > 0:
-            # The charging power falls as the cell fills, so a long charge is advanced in steps.
-            seconds = remaining_s if self.battery.power_w >= 0 else min(remaining_s, _CHARGE_STEP_S)
-            self._updated_at = (
-                self.model_clock.now if seconds == remaining_s else self._updated_at + seconds
-            )
-            self._advance(seconds)
+        """Show heat and charge of now: of the last step, and of what has passed since."""
+        now = self.clock.now
+        if now == self._updated_at:
+            return
+        self.heat.temps, self.battery.charge_uah, self.rails_j = self._stepped
+        while (end := self._stepped_to + self._step_s()) <= now:
+            self._advance(end)
+            self._update_power()
+            self._stepped_to = end
+            self._end_step()
+        self._advance(now)
+        self._updated_at = now
 
     def update_counters(self) -> None:
-        """Advance the time spent per clock, busy and idle, to now."""
-        seconds = 0.0 if self._is_suspended else self.model_clock.now - self._counted_at
-        self._counted_at = self.model_clock.now
+        """Show the time spent per clock, busy and idle, until now."""
+        seconds = 0.0 if self._is_suspended else self.clock.now - self._counted_at
+        idle_s, busy_s = self._counted
         for cluster in self.clusters:
             if cluster.online:
+                cluster.residency_s = [*cluster.counted_s]
                 cluster.residency_s[cluster.rung] += seconds
             for cpu in cluster.online:
                 busy = seconds * self._cpu_busy.get(cpu, 0.0)
-                self.busy_s[cpu] += busy
-                self.idle_s[cpu] += seconds - busy
+                self.busy_s[cpu] = busy_s[cpu] + busy
+                self.idle_s[cpu] = idle_s[cpu] + (seconds - busy)
         for load in self.loads:
-            busy_s = seconds * load.busy_share
-            load.cpu_s += busy_s * sum(load.shares.values())
-            load.first_cpu_s += busy_s * load.first_share
-            load.first_waited_s += busy_s * (load.demand - load.first_share)
-            khz = sum(
+            busy = seconds * load.busy_share
+            khz = math.fsum(
                 share * self.cluster_of(cpu).counted_khz for cpu, share in load.shares.items()
             )
-            load.cycles += 1e3 * busy_s * khz * self.hidden_speed_share
+            load.use = load.counted.after(
+                busy * math.fsum(load.shares.values()),
+                busy * load.first_share,
+                busy * (load.demand - load.first_share),
+                1e3 * busy * khz * self.hidden_speed_share,
+            )
 
     def set_suspended(self, is_suspended: bool) -> None:
         """Suspend or resume the phone; suspended time is not counted."""
-        self.update()
-        self.update_counters()
+        self._commit()
         self._is_suspended = is_suspended
 
     def recompute(self) -> None:
@@ -203,6 +210,27 @@ class Soc:
         self._schedule_polls()
 
     # -- internals
+
+    def _step_s(self) -> float:
+        alone_s = self._stepped_to - self._changed_at
+        return _STEP_S if alone_s < _LONG_STEPS_AFTER_S else _LONG_STEP_S
+
+    def _end_step(self) -> None:
+        """Keep the state from which everything later is computed."""
+        self._stepped = self.heat.temps, self.battery.charge_uah, dict(self.rails_j)
+
+    def _commit(self) -> None:
+        """End the present step now, because something changes."""
+        self.update()
+        self._changed_at = self._stepped_to = self.clock.now
+        self._end_step()
+        self.update_counters()
+        self._counted_at = self.clock.now
+        self._counted = (dict(self.idle_s), dict(self.busy_s))
+        for cluster in self.clusters:
+            cluster.counted_s = cluster.residency_s
+        for load in self.loads:
+            load.counted = load.use
 
     def _most_steps(self, roles: tuple[str, ...]) -> int:
         ladders = [part.ladder for part in self.clusters if part.profile.role in roles]
@@ -246,14 +274,18 @@ class Soc:
             own_busy = max((load.gpu_busy for load in self.loads), default=0.0)
             self.gpu.busy = min(own_busy + self.gpu.others_busy, 1.0)
 
-    def _advance(self, seconds: float) -> None:
+    def _advance(self, end: float) -> None:
+        """Advance heat and charge from the last step to some time within the next one."""
+        seconds = end - self._stepped_to
+        self.on_step(self._stepped_to, end)
         if self.profile.rails == "odpm":
-            for rail, watts in self.rails_w().items():
-                self.rails_j[rail] = self.rails_j.get(rail, 0.0) + watts * seconds
+            joules = self._stepped[2]
+            self.rails_j = {
+                rail: joules.get(rail, 0.0) + watts * seconds
+                for rail, watts in self.rails_w().items()
+            }
         self.heat.advance(seconds, self.heat_watts)
         self.battery.advance(seconds)
-        if seconds >= _POWER_UPDATE_S:
-            self._update_power()
 
     def _top_gflops(self, cpu: int) -> float:
         cluster = self.cluster_of(cpu)
@@ -265,7 +297,7 @@ class Soc:
         rates = [share * _core_gflops(cluster) for cluster, share in shares]
         threads = max(load.threads, 1)
         # Equal parts wait for the slowest core; parts that are claimed one by one do not.
-        gflops = len(rates) * min(rates) if engine.split == "static" else sum(rates)
+        gflops = len(rates) * min(rates) if engine.split == "static" else math.fsum(rates)
         oversubscription = 1.0 if threads <= len(shares) else engine.oversubscribed_speed
         speed_factor = self._speed_spread * self.hidden_speed_share
         first = self.cluster_of(load.first_cpu)
@@ -275,11 +307,11 @@ class Soc:
         first_ghz = first.running_khz / 1e6 * self._relative_ipc(first) * self.profile.scalar_ipc
         fastest = max(self._relative_ipc(part) * part.ladder[-1] for part in self.clusters)
         first_share = self._relative_ipc(first) * first.running_khz / fastest
-        supply = min(memory.bandwidth_gbs / sum(core_gbs), 1.0)
+        supply = min(memory.bandwidth_gbs / math.fsum(core_gbs), 1.0)
         # The memory clock follows the traffic, so that all of the bandwidth is there at any clock.
         return ComputeSpeed(
             gflops=gflops * oversubscription * speed_factor,
-            bandwidth_gbs=min(memory.bandwidth_gbs, sum(core_gbs)) / len(self.loads),
+            bandwidth_gbs=min(memory.bandwidth_gbs, math.fsum(core_gbs)) / len(self.loads),
             cache_kb=memory.cache_kb,
             cache_gbs=memory.cache_gbs * max(core_speeds) ** _CORE_GBS_EXPONENT,
             first_thread_ghz=first_ghz * speed_factor,
@@ -307,26 +339,25 @@ class Soc:
         die_c = self.heat.node("die")
         heat = self.profile.heat
         for cluster in self.clusters:
-            busy_cores = sum(cpu_activity.get(cpu, 0.0) for cpu in cluster.online)
+            busy_cores = math.fsum(cpu_activity.get(cpu, 0.0) for cpu in cluster.online)
             watts = cluster.dynamic_w(busy_cores, heat.vector_factor)
             # An idle cluster is power-gated: its leakage is part of the idle power.
             watts += cluster.base_w(die_c) if busy_cores else 0.0
             self._cluster_w[cluster.profile.role] = watts
-        memory_w = sum(
+        memory_w = math.fsum(
             load.gbs * self.profile.memory.watts_per_gbs + self._shared_w(load)
             for load in self.loads
         )
         self.gpu_w = self.gpu.watts(die_c) if self.gpu else 0.0
         self._memory_w = memory_w
         shared_w = memory_w + self.gpu_w
-        self._soc_w = sum(self._cluster_w.values()) + shared_w
+        self._soc_w = math.fsum(self._cluster_w.values()) + shared_w
         self.battery.split_power(self.system_w())
         self.heat_watts = (
             self._soc_w + heat.idle_w * heat.idle_die_share,
             heat.idle_w * (1 - heat.idle_die_share) + self.panel_w,
             self.battery.loss_w,
         )
-        self._power_updated_at = self.model_clock.now
 
     def _shared_w(self, load: CoreLoad) -> float:
         """Return the power of shared caches and interconnect: their clock follows the traffic and
@@ -346,8 +377,8 @@ class Soc:
         """Schedule polls of the trips while there is load or throttling, and none otherwise."""
         for index, throttle in enumerate(self.throttles):
             if index not in self._polls and (self.loads or throttle.state):
-                when = self.model_clock.now + throttle.poll_interval_s
-                self._polls[index] = self.model_clock.schedule(when, partial(self._poll, index))
+                when = self.clock.now + throttle.poll_interval_s
+                self._polls[index] = self.clock.schedule(when, partial(self._poll, index))
 
     def _poll(self, index: int) -> None:
         del self._polls[index]
@@ -356,15 +387,13 @@ class Soc:
         temp_c = self.read_zone_mc(zone) / 1000
         service = throttle.profile.service
         changed = (
-            throttle.poll(temp_c, self.model_clock.now)
+            throttle.poll(temp_c, self.clock.now)
             if service is None or self.is_service_running(service)
             else throttle.release()
         )
         if changed:
             self.change(self.apply_caps)
             return
-        if self.model_clock.now - self._power_updated_at >= _POWER_UPDATE_S:
-            self._update_power()  # leakage follows the die temperature, voltage follows the charge
         self._schedule_polls()
 
     def apply_caps(self) -> None:

@@ -6,9 +6,33 @@ the most efficient idle cores, and leave them once they are busy there for most 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
+
+
+class CoreUse(NamedTuple):
+    """What a load has used of the cores so far."""
+
+    cpu_s: float = 0.0  # of all threads
+    first_cpu_s: float = 0.0  # of the first thread
+    first_waited_s: float = 0.0  # for its core, which others had
+    cycles: float = 0.0  # of the processor in that time
+
+    def after(
+        self, cpu_s: float, first_cpu_s: float, first_waited_s: float, cycles: float
+    ) -> "CoreUse":
+        """Return what has been used after some more."""
+        return CoreUse(
+            self.cpu_s + cpu_s,
+            self.first_cpu_s + first_cpu_s,
+            self.first_waited_s + first_waited_s,
+            self.cycles + cycles,
+        )
+
+
+_UNUSED = CoreUse()
 
 
 @dataclass(eq=False, slots=True)
@@ -31,10 +55,8 @@ class CoreLoad:
     demand: float = 1.0  # share of a core that each thread asks for
     shares: dict[int, float] = field(default_factory=dict)
     first_share: float = 0.0  # of its core that the first thread gets
-    cpu_s: float = 0.0  # CPU time of all threads so far
-    first_cpu_s: float = 0.0  # of the first thread
-    first_waited_s: float = 0.0  # for its core, which others had
-    cycles: float = 0.0  # of the processor in that time
+    use: CoreUse = _UNUSED
+    counted: CoreUse = _UNUSED  # when something last changed
 
     def apply_timing(self, timing: StepTiming) -> None:
         """Adopt the activity and memory traffic of a step."""

@@ -1,6 +1,6 @@
 """A thermal zone: a temperature sensor with an offset, a resolution and a little noise.
 
-The noise depends on the model time only, so two reads at the same moment agree.
+The noise depends on the phone time only, so two reads at the same moment agree.
 """
 
 from random import Random

@@ -1,1 +1,1 @@
-"""The phone's runner: obeys kernels/runner/runner.h, with model time instead of real time."""
+"""The phone's runner: obeys kernels/runner/runner.h, with phone time instead of real time."""

@@ -10,13 +10,11 @@ from agent.virtual.opencl_driver import OpenCLDriver, device_names
 from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.profiles import GpuProfile, OpenCLProfile
 from agent.virtual.runner.plan_header import PlanHeader
+from agent.virtual.runner.product_programs import PRODUCT_KERNELS, product_programs
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunnerRecord
 
 _MIB = 1 << 20
 _TUNED_MAGIC = "farmhand-tuned 2"
-_TUNED_VARIANTS = (
-    *("naive", "vector", "tiled", "tiled_vector", "direct", "dots", "packed", "image", "half"),
-)
 _BUFFERS = ("parameter", "gradient", "state", "activation", "input")
 _TRANSPOSITIONS = 3  # of a product, in training; each is a separate program
 
@@ -45,9 +43,10 @@ class GpuSession:
     copy_s: float
     programs: int
     tuned: int
+    products: tuple[RunnerRecord, ...]
 
-    def record(self) -> RunnerRecord:
-        return {
+    def records(self) -> tuple[RunnerRecord, ...]:
+        device: RunnerRecord = {
             "line": "device",
             **device_names(self.device),
             "build_ns": round(self.build_s * 1e9),
@@ -56,6 +55,7 @@ class GpuSession:
             "tuned": self.tuned,
             "recorded": 0,
         }
+        return (device, *self.products)
 
 
 class SessionOpener:
@@ -71,9 +71,11 @@ class SessionOpener:
     ) -> GpuSession:
         """Open the device, or fail as the runner would."""
         device = self._find_device(options.device)
-        records = self._tuned_records(device, options.tuned, uid) if options.tuned else 0
+        records = self._tuned_records(device, options.tuned, uid) if options.tuned else []
         self._check_memory(device, plan, options.feed)
-        self._check_kernels(options.kernels or plan_folder, uid)
+        kernels = options.kernels or plan_folder
+        self._check_kernels(kernels, uid)
+        products = product_programs(self._tree, kernels, uid, plan.ops, options.kernel, records)
         if self._driver.build_error:
             text = f"sgemm_common.cl does not build for {device.device}: {self._driver.build_error}"
             raise RunnerFailure(RunnerExit.DEVICE, text)
@@ -90,6 +92,7 @@ class SessionOpener:
             copy_s=copied / (self._gpu.copy_gbs * 1e9),
             programs=programs,
             tuned=kinds.count("matmul") if uses_records else 0,
+            products=tuple(products),
         )
 
     def _find_device(self, number: int) -> OpenCLProfile:
@@ -102,8 +105,8 @@ class SessionOpener:
             raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
         return devices[number]
 
-    def _tuned_records(self, device: OpenCLProfile, path: str, uid: int) -> int:
-        """Check a tuning file; return how many products it has."""
+    def _tuned_records(self, device: OpenCLProfile, path: str, uid: int) -> list[list[str]]:
+        """Check a tuning file; return the words of its products."""
 
         def refuse(line: int, problem: str) -> RunnerFailure:
             text = f"{path}, line {line}: {problem}; tune again"
@@ -124,9 +127,9 @@ class SessionOpener:
         records = [(n, line.split(" ")) for n, line in enumerate(lines, 1) if line[:6] == "sgemm "]
         for number, words in records:
             is_record = len(words) > 6 and all(word.isdigit() for word in words[1:6])
-            if not is_record or words[6] not in _TUNED_VARIANTS:
+            if not is_record or words[6] not in PRODUCT_KERNELS:
                 raise refuse(number, "this is not a record of a matrix product")
-        return len(records)
+        return [words[1:] for _, words in records]
 
     def _check_memory(self, device: OpenCLProfile, plan: PlanHeader, feed: str) -> None:
         buffers = [plan.memory[kind] for kind in _BUFFERS]

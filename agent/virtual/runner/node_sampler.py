@@ -1,4 +1,4 @@
-"""The runner's sampler: reads the listed nodes once per period, at exact model times."""
+"""The runner's sampler: reads the listed nodes once per period, at exact phone times."""
 
 import errno
 import json
@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_, or_
 
 from agent.virtual.files.file_nodes import FileNode, LiveNode, live_node
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.process_table import Process
 from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunnerRecord
@@ -62,7 +62,8 @@ class NodeSampler:
 
     def sample(self) -> None:
         """Read every node once, and schedule the next sample."""
-        model_clock = self._phone.model_clock
+        clock = self._phone.clock
+        self._phone.soc.update()
         try:
             # Written out because it is most of what a busy phone does. Nodes are read through their
             # functions each time, because a fault may replace those in mid-run.
@@ -82,7 +83,7 @@ class NodeSampler:
             self.stop()
             self._on_fault(fault)
             return
-        self._next_sample = model_clock.schedule(model_clock.now + self._period_s, self.sample)
+        self._next_sample = clock.schedule(clock.now + self._period_s, self.sample)
 
     def cost_record(self) -> RunnerRecord:
         """Return the cost of sampling: none, because the simulated work does not wait for it."""

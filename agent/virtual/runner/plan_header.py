@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from agent.virtual.engines import EngineModel, engine_for
@@ -21,6 +22,7 @@ _MEMORY_KINDS = ("parameter", "gradient", "state", "activation", "input", "works
 class PlanHeader:
     """What a virtual phone needs to know about the work."""
 
+    digest: str  # of the whole plan
     case: str
     backend: str
     threads: int
@@ -59,6 +61,7 @@ def read_plan_header(content: bytes) -> PlanHeader:
     try:
         header = json.loads(rest[: int(size)])
         plan = PlanHeader(
+            digest=sha256(content).hexdigest()[:16],
             case=str(header["case"]),
             backend=str(header.get("backend")),
             threads=_check_count(header["threads"], 1, _THREADS_MAX),

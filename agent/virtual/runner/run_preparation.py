@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.virtual.files.file_tree import error_text
-from agent.virtual.model_clock import ModelClock, ScheduledAction
+from agent.virtual.phone_clock import PhoneClock, ScheduledAction
 from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_model import CpuStepModel, GpuStepModel, StepModel
 from agent.virtual.physics.step_timing import OpTable
@@ -68,7 +68,7 @@ class RunPreparation:
             return PreparedRun(CpuStepModel(table), False, read_s, seconds, tuple(records))
         opener = SessionOpener(phone.opencl, phone.profile.gpu, phone.tree)
         session = opener.open(plan, self.options, self.process.uid, self.plan_folder)
-        records.append(session.record())
+        records += session.records()
         assert phone.soc.gpu is not None
         model = GpuStepModel(table, phone.soc.gpu, session.settings)
         seconds += session.build_s + session.copy_s
@@ -96,21 +96,21 @@ class RunPreparation:
 
 
 class PausableDelay:
-    """An action after some model seconds, which a pause does not count."""
+    """An action after some phone seconds, which a pause does not count."""
 
-    def __init__(self, model_clock: ModelClock, seconds: float, action: Callable[[], None]) -> None:
-        self._model_clock = model_clock
+    def __init__(self, clock: PhoneClock, seconds: float, action: Callable[[], None]) -> None:
+        self._clock = clock
         self._remaining_s = seconds
         self._action = action
         self._event: ScheduledAction | None = None
 
     def start(self) -> None:
-        when = self._model_clock.now + self._remaining_s
-        self._event = self._model_clock.schedule(when, self._action)
+        when = self._clock.now + self._remaining_s
+        self._event = self._clock.schedule(when, self._action)
 
     def stop(self) -> None:
         """Stop; a later start continues with the remaining time."""
         if self._event is not None:
             self._event.cancel()
-            self._remaining_s = max(self._event.when - self._model_clock.now, 0.0)
+            self._remaining_s = max(self._event.when - self._clock.now, 0.0)
             self._event = None

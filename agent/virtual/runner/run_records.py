@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import fsum
 
 from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_timing import Array, OpTable, SimulatedOp, StepTiming
@@ -54,7 +55,7 @@ class StepShares:
         load = timing.load_s / timing.seconds
         phases = [phase_index(op) for op in plan.ops]
         backward, update = (
-            (1.0 - load) * sum(s for s, p in zip(op_shares, phases, strict=True) if p == phase)
+            (1.0 - load) * fsum(s for s, p in zip(op_shares, phases, strict=True) if p == phase)
             for phase in (1, 2)
         )
         copy_s, queue_s, compute_s = timing.gpu or (0.0, 0.0, 0.0)

@@ -56,7 +56,7 @@ async def run_runner(call: CommandCall) -> int:
 
     async def body(process: Process) -> int:
         try:
-            call.phone.model_clock.catch_up()
+            call.phone.catch_up()
             match call.argv[1:]:
                 case ["info"]:
                     return _print_info(call)
@@ -66,6 +66,8 @@ async def run_runner(call: CommandCall) -> int:
                     return await _run_sampler(call, process, _absolute(call, folder), options)
                 case ["watchdog", folder, *options]:
                     return await _run_watchdog(call, process, _absolute(call, folder), options)
+                case ["wait", pid, *options]:
+                    return await _wait_for_end(call, pid, options)
                 case ["dump", _, _, *_] | ["memory", _]:
                     text = "a virtual phone computes nothing; use a real phone or a computer"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
@@ -73,7 +75,9 @@ async def run_runner(call: CommandCall) -> int:
                     text = "a virtual phone has no kernels to tune; tune a real phone"
                     raise RunnerFailure(RunnerExit.UNSUPPORTED, text)
                 case _:
-                    text = "use info, run, sample, watchdog, dump, memory or tune; see runner.h"
+                    text = (
+                        "use info, run, sample, watchdog, wait, dump, memory or tune; see runner.h"
+                    )
                     raise RunnerFailure(RunnerExit.USAGE, text)
         except RunnerFailure as fault:
             call.print(encode_record(fault.record()) + "\n")
@@ -215,7 +219,8 @@ async def _start_run(
         if run.sampler is not None:
             run.sampler.start()
         run.start()
-        return await run.outcome
+        with call.phone.clock.blocked():
+            return await run.outcome
     finally:
         run.release()
 
@@ -229,7 +234,7 @@ async def _run_sampler(
 
     def finish(status: int) -> None:
         if not outcome.done():
-            sampler.stop()  # at this model time, however late the host wakes up
+            sampler.stop()  # at this phone time, however late the host wakes up
             outcome.set_result(status)
 
     def on_fault(fault: RunnerFailure) -> None:
@@ -237,15 +242,14 @@ async def _run_sampler(
 
     period_s = RunSettings(period_ms=options["--period-ms"]).period_s
     sampler = make_sampler(call.phone, folder, process, period_s, on_fault)
-    model_clock = call.phone.model_clock
+    clock = call.phone.clock
     process.on_end = sampler.stop
     process.on_signal = lambda signal_number: _handle_sigterm(signal_number, finish)
-    end = model_clock.schedule(
-        model_clock.now + options["--seconds"], lambda: finish(0), wakes_host=True
-    )
+    end = clock.schedule(clock.now + options["--seconds"], lambda: finish(0), wakes_host=True)
     sampler.start()
     try:
-        status = await outcome
+        with clock.blocked():
+            status = await outcome
     finally:
         end.cancel()
         sampler.stop()
@@ -263,9 +267,28 @@ async def _run_watchdog(
     process.on_end = watchdog.cancel
     watchdog.start()
     try:
-        return await watchdog.outcome
+        with call.phone.clock.blocked():
+            return await watchdog.outcome
     finally:
         watchdog.cancel()
+
+
+async def _wait_for_end(call: CommandCall, pid: str, arguments: list[str]) -> int:
+    """Wait until a process has ended, at most for some seconds."""
+    seconds = parse_options(arguments, {"--seconds": 15.0}).numbers["--seconds"]
+    if not pid.isdecimal() or not 1 <= int(pid) < 1_000_000_000:
+        raise RunnerFailure(RunnerExit.USAGE, f"{pid} is not the id of a process")
+    target = call.phone.processes.find(int(pid))
+    ended = [target.task] if target is not None and target.task is not None else []
+    if target is None:
+        return int(RunnerExit.DONE)
+    timer = asyncio.ensure_future(call.phone.clock.sleep(seconds))
+    try:
+        with call.phone.clock.blocked():
+            await asyncio.wait([*ended, timer], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return int(RunnerExit.DONE)
 
 
 def _handle_sigterm(signal_number: int, finish: Callable[[int], None]) -> bool:

@@ -14,7 +14,7 @@ from operator import or_
 import numpy as np
 
 from agent.virtual.event_journal import JournalEvent
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.physics.memory_pressure import (
     MemoryPressure,
     PressureOutcome,
@@ -64,9 +64,9 @@ class SimulatedRun:
         self._window_s = settings.window_s
         threads = plan.threads if plan.backend == "cpu" else 1
         self._load = CoreLoad(self.mask, threads, plan.engine, self._on_speed_change)
-        process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.cycles
+        process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.use.cycles
         process.first_thread_s = self._first_thread_s
-        self._noise = StepNoise(phone.rng_for_run(), phone.soc.is_pinned(self.mask))
+        self._noise = StepNoise(phone.rng_for_run(plan.digest), phone.soc.is_pinned(self.mask))
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
         self._is_paused = False
@@ -115,7 +115,7 @@ class SimulatedRun:
             except RunnerFailure as failure:
                 self.fail(failure)
 
-        self._first_step = PausableDelay(self.phone.model_clock, prepared.seconds, start_steps)
+        self._first_step = PausableDelay(self.phone.clock, prepared.seconds, start_steps)
         self._first_step.start()
         self.phone.soc.attach(self._load)  # building kernels and copying keep the cores busy
 
@@ -128,7 +128,7 @@ class SimulatedRun:
             self._windows.steps, self._windows.ns, record = before
             self._is_warmup = False
             self._output.write(record)
-        self._progress_at = self.phone.model_clock.now
+        self._progress_at = self.phone.clock.now
         self._measuring_since = self._progress_at - self._windows.ns / 1e9
         self._prepared = prepared
         if prepared.uses_gpu:
@@ -154,7 +154,7 @@ class SimulatedRun:
 
     def current_op(self) -> str:
         """Return the name of the operation that is executed now; empty while a batch is loaded."""
-        now, shares = self.phone.model_clock.now, self._current_shares()
+        now, shares = self.phone.clock.now, self._current_shares()
         steps = self._progress + (now - self._progress_at) / self._noisy_step_s()
         fraction = (steps % 1.0 - shares.load) / max(1.0 - shares.load, 1e-9)
         if fraction < 0:
@@ -189,7 +189,7 @@ class SimulatedRun:
             return
         self._is_paused = stop
         if not stop:
-            self._progress_at = now = self.phone.model_clock.now
+            self._progress_at = now = self.phone.clock.now
             self._longest_pause_s = max(self._longest_pause_s, now - self._paused_at)
             self.phone.soc.attach(self._load)
             if self._first_step is not None:
@@ -197,7 +197,7 @@ class SimulatedRun:
             if self.sampler is not None:
                 self.sampler.sample()
             return
-        self._paused_at = self.phone.model_clock.now
+        self._paused_at = self.phone.clock.now
         if self._first_step is not None:
             self._first_step.stop()
         else:
@@ -247,8 +247,8 @@ class SimulatedRun:
             text = f"needs {needed_kb} kB of {available_kb} kB; use a smaller batch"
             raise RunnerFailure(RunnerExit.OUT_OF_MEMORY, text)
         if self._pressure.outcome is PressureOutcome.KILLED:
-            when = self.phone.model_clock.now + _KILLED_AFTER_S
-            self._kill_event = self.phone.model_clock.schedule(when, self._kill_for_memory)
+            when = self.phone.clock.now + _KILLED_AFTER_S
+            self._kill_event = self.phone.clock.schedule(when, self._kill_for_memory)
         self.process.rss_kb = min(needed_kb, available_kb)
         if self._pressure.outcome is PressureOutcome.SWAPS:
             self.process.swapped_kb = self._pressure.swapped_kb
@@ -259,11 +259,11 @@ class SimulatedRun:
 
     def _cpu_s(self) -> float:
         self.phone.soc.update_counters()
-        return self._load.cpu_s
+        return self._load.use.cpu_s
 
     def _first_thread_s(self) -> tuple[float, float]:
         self.phone.soc.update_counters()
-        return self._load.first_cpu_s, self._load.first_waited_s
+        return self._load.use.first_cpu_s, self._load.use.first_waited_s
 
     def _lose_device(self) -> None:
         text = "clFinish failed with OpenCL error -36: the device was lost"
@@ -295,7 +295,7 @@ class SimulatedRun:
 
     def _update_progress(self) -> None:
         """Advance the progress to now."""
-        now = self.phone.model_clock.now
+        now = self.phone.clock.now
         self._progress += (now - self._progress_at) / self._noisy_step_s()
         self._progress_at = now
 
@@ -307,7 +307,7 @@ class SimulatedRun:
     def _schedule_window_end(self) -> None:
         self._cancel_window_event()
         self._choose_window_end()
-        self._window_event = self.phone.model_clock.schedule(self._window_end, self._close_windows)
+        self._window_event = self.phone.clock.schedule(self._window_end, self._close_windows)
 
     def _choose_window_end(self) -> None:
         """Decide at which step boundary this window closes, and when that is."""
@@ -334,7 +334,7 @@ class SimulatedRun:
         return min(self._window_opened + self._window_s - self._progress_at, enough_s, latest_s)
 
     def _open_window(self) -> None:
-        self._window_opened = self._progress_at = self.phone.model_clock.now
+        self._window_opened = self._progress_at = self.phone.clock.now
         self._window_opened_ns = self.phone.uptime_ns()
         self._progress = self._longest_pause_s = 0.0
         self._step_s_range = (self._step_s, self._step_s)
@@ -346,8 +346,8 @@ class SimulatedRun:
         while self._close_window():
             self._open_window()
             self._choose_window_end()
-            if not self.phone.model_clock.try_jump_to(self._window_end):
-                self._window_event = self.phone.model_clock.schedule(
+            if not self.phone.clock.try_jump_to(self._window_end):
+                self._window_event = self.phone.clock.schedule(
                     self._window_end, self._close_windows
                 )
                 return
@@ -357,7 +357,7 @@ class SimulatedRun:
         try:
             if self._is_warmup:
                 self._is_warmup = False
-                self._measuring_since = self.phone.model_clock.now
+                self._measuring_since = self.phone.clock.now
             else:
                 self._write_window()
             if self._stop_requested:
@@ -371,7 +371,7 @@ class SimulatedRun:
         return True
 
     def _has_measured_enough(self) -> bool:
-        elapsed_s = self.phone.model_clock.now - self._measuring_since + 1e-9
+        elapsed_s = self.phone.clock.now - self._measuring_since + 1e-9
         settings = self.settings
         if self._windows.steps == 0:
             return False
@@ -431,5 +431,6 @@ class SimulatedRun:
         loss = self.phone.claims.loss
         record = done_record(self._windows.steps, self._windows.ns, now_ns, peak_rss_kb, loss)
         self._output.write(record)
+        self.phone.note_finished_run(self.plan.digest)
         self.release("done")
         self.outcome.set_result(int(RunnerExit.DONE))

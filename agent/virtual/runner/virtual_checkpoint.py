@@ -24,7 +24,7 @@ class VirtualCheckpoint:
 
     def read(self) -> tuple[int, int, RunnerRecord] | None:
         """Return steps and time measured before, and the record "resume"; None: a new run."""
-        self.written_at = self.phone.model_clock.now
+        self.written_at = self.phone.clock.now
         try:
             words = self.phone.tree.read(self.path, self.process.uid).decode().split()
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class VirtualCheckpoint:
 
     def write_if_due(self, steps: int, measured_ns: int) -> RunnerRecord | None:
         """Write the file if the last one is old enough; return the record "checkpoint"."""
-        now = self.phone.model_clock.now
+        now = self.phone.clock.now
         if now - self.written_at < self.every_s:
             return None
         progress = (steps, measured_ns, self.phone.wall_time())

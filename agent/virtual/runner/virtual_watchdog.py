@@ -9,7 +9,7 @@ import json
 import signal
 
 from agent.virtual.event_journal import JournalEvent
-from agent.virtual.model_clock import ScheduledAction
+from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.process_table import Process
 from agent.virtual.runner.runner_contract import RunnerExit
 from agent.virtual.virtual_phone import VirtualPhone
@@ -19,7 +19,7 @@ _PROGRAM_FOLDER = "work"  # folder of a foreign program within DIR
 
 
 class VirtualWatchdog:
-    """Watches the files of DIR in model time."""
+    """Watches the files of DIR in phone time."""
 
     def __init__(
         self, phone: VirtualPhone, process: Process, folder: str, timeout_s: float
@@ -29,7 +29,7 @@ class VirtualWatchdog:
         self._process = process
         self._folder = folder
         self._timeout_s = timeout_s
-        self._heartbeat_at = phone.model_clock.now
+        self._heartbeat_at = phone.clock.now
         self._last_heartbeat = self._read("heartbeat")
         self._next_check: ScheduledAction | None = None
         self._too_hot_since: float | None = None
@@ -43,7 +43,7 @@ class VirtualWatchdog:
             self._next_check = None
 
     def _check(self) -> None:
-        now = self._phone.model_clock.now
+        now = self._phone.clock.now
         restore = self._read("restore")
         if restore is None:
             self.outcome.set_result(int(RunnerExit.DONE))
@@ -55,7 +55,7 @@ class VirtualWatchdog:
             self._restore(restore.decode("utf-8", "replace"))
             return
         due = min(now + _CHECK_PERIOD_S, self._heartbeat_at + self._timeout_s)
-        self._next_check = self._phone.model_clock.schedule(due, self._check)
+        self._next_check = self._phone.clock.schedule(due, self._check)
 
     def _stays_too_hot(self, now: float) -> bool:
         """Return whether a limit was exceeded in two checks in a row, a second apart."""

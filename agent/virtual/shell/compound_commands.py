@@ -4,7 +4,7 @@ import asyncio
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.shell import word_expansion
 from agent.virtual.shell.command_call import StdStreams
 from agent.virtual.shell.control_flow import LoopJump, ShellExit
@@ -30,21 +30,21 @@ class _LoopRounds:
     otherwise never see the time pass.
     """
 
-    def __init__(self, model_clock: ModelClock) -> None:
-        self._model_clock = model_clock
-        self._started_at = model_clock.now
+    def __init__(self, clock: PhoneClock) -> None:
+        self._clock = clock
+        self._started_at = clock.now
         self._without_wait = 0
 
     async def end_round(self) -> None:
-        model_clock = self._model_clock
-        has_waited = model_clock.now > self._started_at
+        clock = self._clock
+        has_waited = clock.now > self._started_at
         self._without_wait = 0 if has_waited else self._without_wait + 1
-        if self._without_wait == _ROUNDS and model_clock.speed > 0:
-            await model_clock.sleep(_ROUNDS_S)
+        if self._without_wait == _ROUNDS and clock.speed > 0:
+            await clock.sleep(_ROUNDS_S)
             self._without_wait = 0
         else:
             await asyncio.sleep(0)
-        self._started_at = model_clock.now
+        self._started_at = clock.now
 
 
 async def run_compound(
@@ -86,7 +86,7 @@ async def _run_if(shell: "Shell", command: IfCommand, streams: StdStreams) -> in
 
 async def _run_loop(shell: "Shell", loop: LoopCommand, streams: StdStreams) -> int:
     status = 0
-    rounds = _LoopRounds(shell.phone.model_clock)
+    rounds = _LoopRounds(shell.phone.clock)
     while (await shell.run_condition(loop.condition, streams) == 0) != loop.is_until:
         try:
             status = await shell.run_list(loop.body, streams)
@@ -102,7 +102,7 @@ async def _run_for(shell: "Shell", loop: ForCommand, streams: StdStreams) -> int
     for word in loop.words:
         values += await word_expansion.expand_fields(shell, word, streams)
     status = 0
-    rounds = _LoopRounds(shell.phone.model_clock)
+    rounds = _LoopRounds(shell.phone.clock)
     for value in values:
         shell.variables[loop.name] = value
         try:

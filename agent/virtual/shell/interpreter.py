@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from agent.virtual.files.file_tree import error_text
+from agent.virtual.phone_loop import background_context
 from agent.virtual.process_table import Process
 from agent.virtual.shell import word_expansion
 from agent.virtual.shell.byte_streams import BufferedSource, BytePipe, ByteSource
@@ -329,7 +330,8 @@ class Shell:
                 self.phone.processes.end_process(process, status)
             return status
 
-        process.task = asyncio.get_running_loop().create_task(work())
+        loop = asyncio.get_running_loop()
+        process.task = loop.create_task(work(), context=background_context())
         self.last_background_pid = process.pid
         self.children.append(process)
 

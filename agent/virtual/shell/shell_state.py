@@ -52,7 +52,7 @@ def _rare_parameter(shell: "Shell", name: str) -> str | None:
         case "RANDOM":
             return str(random.randrange(32768))
         case "SECONDS":
-            return str(int(shell.phone.model_clock.catch_up() - shell.process.started_at))
+            return str(int(shell.phone.clock.catch_up() - shell.process.started_at))
         case "USER_ID":
             return str(shell.process.uid)
         case _:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from workloads.cli_options import COUNT, FiniteRange
+from workloads.cli_options import COUNT, DurationUpTo
 
 if TYPE_CHECKING:
     from agent.virtual.twin.curve_error import CurvePoint
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 @click.command(name="predict")
 @click.argument("phone")
 @click.option("--workload", required=True, help="Workload, see 'farm workload list'.")
-@click.option("--batch", type=COUNT, help="Samples per step.")
+@click.option("--batch-size", "batch", type=COUNT, help="Samples per step.")
 @click.option(
     "--cores", default="big4", show_default=True, help="Core set: big1..4, little1..4, all8."
 )
 @click.option("--freq", help="Clock: kHz, high, mid or low. Default: the governor's.")
 @click.option(
-    "--minutes",
-    default=0.0,
+    "--after",
+    "work_s",
+    default="0s",
     show_default=True,
-    type=FiniteRange(0, 600),
-    help="Minutes of sustained work before temperatures and clock are reported.",
+    type=DurationUpTo(36_000, or_zero=True),
+    help="Sustained work before temperatures and clock are reported.",
 )
 @click.option(
     "--backend",
@@ -48,7 +49,7 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
     batch: int | None,
     cores: str,
     freq: str | None,
-    minutes: float,
+    work_s: float,
     backend: str,
     kernel: str,
     feed: str,
@@ -60,14 +61,14 @@ def predict_command(  # noqa: PLR0913, PLR0917 (click hands options over one by 
 
     \b
     Examples:
-      farm virtual predict meizu-16t --workload emdl-alexnet --batch 16
+      farm virtual predict meizu-16t --workload emdl-alexnet --batch-size 16
       farm virtual predict oneplus-6 --workload mlp-2 --backend opencl --feed copied --json
     """
     from agent.virtual.phone_specs import check_profile
     from agent.virtual.twin.predict import PredictionQuery, predict
 
     try:
-        query = PredictionQuery(workload, batch, cores, freq, minutes, backend, kernel, feed)
+        query = PredictionQuery(workload, batch, cores, freq, work_s / 60, backend, kernel, feed)
         prediction = predict(check_profile(phone), query)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -1,6 +1,6 @@
 """Run durations: how long runs would take on a phone's twin, and how long it cools afterwards.
 
-In model time; installing, quiescing and checking are not included.
+In phone time; installing, quiescing and checking are not included.
 """
 
 import math

@@ -54,7 +54,7 @@ def simulate_trace(
     model = OfflineModel(profile, bind_workload(_WORKLOAD, _BATCH))
     temps, clocks = [], []
     for moment in moments:
-        model.advance(max(moment - model.soc.model_clock.now, 0.0))
+        model.advance(max(moment - model.soc.clock.now, 0.0))
         temps.append(model.soc.heat.node("battery"))
         clocks.append(model.soc.cluster_by_role("big").clock_khz)
     return temps, clocks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from agent.virtual.engines import EngineModel, engine_for
-from agent.virtual.model_clock import ModelClock
+from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.physics.gpu_model import FEEDS, KERNELS, GpuSettings
 from agent.virtual.physics.memory_pressure import MemoryPressure, assess_memory, peak_memory_kb
 from agent.virtual.physics.soc import AMBIENT_C, Soc
@@ -82,7 +82,7 @@ class OfflineModel:
         self.step = step
         self.engine = engine or engine_for(step.workload)
         room_c = profile.fitted.room_c if profile.fitted else AMBIENT_C
-        self.soc = Soc(profile, ModelClock(speed=0.0), ambient_c=room_c)
+        self.soc = Soc(profile, PhoneClock(speed=0.0), ambient_c=room_c)
         cpus = parse_cores(profile, cores)
         if freq is not None:
             self._pin(freq, cpus)
@@ -103,7 +103,7 @@ class OfflineModel:
 
     def advance(self, seconds: float) -> None:
         """Let the workload run for some seconds."""
-        self.soc.model_clock.advance(seconds)
+        self.soc.clock.advance(seconds)
         self.soc.update()
 
     def end_work(self) -> None:
