@@ -15,62 +15,56 @@ from click.exceptions import NoSuchCommand
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "demo": ("orchestrator.commands.demo:demo", "Run a lab of virtual phones, once."),
-        "init": ("orchestrator.commands.init:init", "Create a lab folder with settings."),
         "up": ("orchestrator.commands.up:up", "Run a lab on this host."),
         "down": ("orchestrator.commands.up:down", "Stop the lab on this host."),
-        "logs": ("orchestrator.commands.logs:logs", "Show the logs of services and trials."),
-        "doctor": ("orchestrator.commands.doctor:doctor", "Check the requirements of a lab."),
-        "help": ("orchestrator.commands.help_topics:topics", "Explain files, selectors, codes."),
-    },
-    "Run": {
-        "sweep": ("orchestrator.commands.sweep:sweep", "Plan, submit, show and control sweeps."),
-        "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
         "status": ("orchestrator.commands.status:status", "Show the state of the lab."),
-        "workload": ("orchestrator.commands.workload:workload", "List, add and size workloads."),
-        "external": ("orchestrator.commands.external:external", "Add programs of other engines."),
+        "watch": ("orchestrator.commands.watch:watch", "Follow the lab, or one sweep, live."),
+        "doctor": ("orchestrator.commands.doctor:doctor", "Check the requirements of a lab."),
+        "logs": ("orchestrator.commands.logs:logs", "Show the logs of services and trials."),
+    },
+    "Measure": {
+        "sweep": ("orchestrator.commands.sweep:sweep", "Plan, submit, show and control sweeps."),
+        "trial": ("orchestrator.commands.trial:trial", "List and show trials."),
+        "workload": ("orchestrator.commands.workload:workload", "List, size and add workloads."),
         "study": ("orchestrator.commands.study:study", "Reproduce published studies."),
     },
     "Results": {
-        "trial": ("orchestrator.commands.trial:trial", "List and show trials."),
-        "compare": ("orchestrator.commands.compare:compare", "Compare two sides."),
-        "trends": ("orchestrator.commands.trends:trends", "Show which phones changed, and when."),
+        "compare": (
+            "orchestrator.commands.compare:compare",
+            "Compare two sides, or all sweeps over time.",
+        ),
         "report": ("orchestrator.commands.report:report", "Write the report page of a sweep."),
         "export": ("orchestrator.commands.export:export", "Write a sweep's results to a file."),
         "import": ("orchestrator.commands.bundle:import_", "Import a published bundle."),
         "select": ("orchestrator.commands.select:select", "Choose phones for federated training."),
-        "metrics": ("orchestrator.commands.metrics:metrics", "List all metrics with formulas."),
     },
     "Lab": {
         "phone": ("orchestrator.commands.phone:phone", "List, check, tag and reserve phones."),
-        "agent": ("orchestrator.commands.agents:agent", "Run an agent; list and drain hosts."),
-        "audit": ("orchestrator.commands.sweep_control:audit", "List operators' changes."),
-        "prune": ("orchestrator.commands.maintenance:prune", "Remove old results and telemetry."),
-        "backup": ("orchestrator.commands.maintenance:backup", "Write the whole store to a file."),
-        "restore": ("orchestrator.commands.maintenance:restore", "Restore a store from a backup."),
-        "migrate": ("orchestrator.commands.maintenance:migrate", "Migrate or check the store."),
-        "host": ("orchestrator.commands.hosts:host", "Add hosts to the lab; revoke their access."),
-        "lab": ("orchestrator.commands.lab:lab", "Create a lab's certificates and passwords."),
-        "notice": ("orchestrator.commands.notice:notice", "List notices; test their delivery."),
-        "token": ("orchestrator.commands.token:token", "Add, list and revoke API tokens."),
-        "config": ("orchestrator.commands.config:config", "Show settings and their origin."),
-        "service": ("orchestrator.commands.service:service", "Run one central service."),
+        "host": ("orchestrator.commands.hosts:host", "List, add, drain and revoke hosts."),
+        "lab": ("orchestrator.commands.lab:lab", "Set up a lab: settings, access, notices."),
+        "store": (
+            "orchestrator.commands.maintenance:store",
+            "Back up, restore, migrate and prune.",
+        ),
+        "service": ("orchestrator.commands.service:service", "Run one service or agent."),
     },
     "Tools": {
         "virtual": ("agent.virtual.cli:virtual", "Run virtual phones."),
         "kernels": ("orchestrator.commands.kernels:kernels", "Check, time, tune OpenCL kernels."),
-        "completion": ("orchestrator.commands.completion:completion", "Set up shell completion."),
+        "help": ("orchestrator.commands.help_topics:topics", "Explain files, metrics, completion."),
     },
-    "Develop": {
-        "test": ("orchestrator.commands.dev:test", "Run the test suite."),
-        "check": ("orchestrator.commands.dev:check", "Check formatting, lint and types."),
-        "docs": ("orchestrator.commands.dev:docs", "Regenerate the reference pages."),
-    },
+}
+# Tools for developers of the farm: they work in a checkout, and the help does not list them.
+DEVELOP = {
+    "test": "orchestrator.commands.dev:test",
+    "check": "orchestrator.commands.dev:check",
+    "docs": "orchestrator.commands.dev:docs",
 }
 TROUBLE, INVALID_FILE = 4, 3  # exit codes
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 # groups that have commands in another package as well
 EXTENSIONS = {
-    "agent": "agent.cli:agent",
+    "service": "agent.cli:service",
     "host": "agent.join_cli:host",
     "phone": "agent.phone.capture_cli:phone",
 }
@@ -83,6 +77,8 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in DEVELOP:
+            return _load(DEVELOP[name])
         if name not in COMMANDS:
             return None
         command = _load(COMMANDS[name][0])
@@ -96,10 +92,15 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        _refuse_old_name(args)
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:  # click suggests only loaded commands
             raise NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands only: with the options, the help would not fit on one screen."""
+        self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))  # the same in every group
@@ -108,6 +109,16 @@ class _LazyGroup(click.Group):
                 formatter.write_dl(
                     [(f"{name:<{width}}", summary) for name, (_, summary) in commands.items()]
                 )
+
+
+def _refuse_old_name(args: list[str]) -> None:
+    """Say the new name of a command that had another one; no old name is a command of today."""
+    from orchestrator.commands.old_names import NEW_NAMES
+
+    for count in (3, 2, 1):
+        new = NEW_NAMES.get(" ".join(args[:count])) if len(args) >= count else None
+        if new:
+            raise click.UsageError(f"'farm {' '.join(args[:count])}' is now 'farm {new}'.")
 
 
 def _load(path: str) -> click.Command:
@@ -119,15 +130,9 @@ def _load(path: str) -> click.Command:
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="farmhand", prog_name="farm")
 def farm() -> None:
-    """Farmhand measures DNN training on a lab of phones.
+    """Farmhand measures DNN training on a lab of phones. Start with 'farm demo'.
 
-    Start with 'farm demo'. 'farm help exit-codes' lists the exit codes.
-
-    \b
-    Examples:
-      farm demo
-      farm up --virtual
-      farm sweep submit examples/smoke.yaml
+    'farm COMMAND --help' explains a command, 'farm help exit-codes' the exit codes.
     """
 
 

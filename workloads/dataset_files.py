@@ -79,7 +79,7 @@ def data_mismatch(head: bytes, streams: Iterable[DataStream]) -> str | None:
     for stream in (each for each in streams if each.column.generator == "file"):
         number = stream.column.ints[0]
         if number >= len(columns):
-            return "is not a data set; add one with 'farm workload add-dataset'"
+            return "is not a data set; add one with 'farm workload add --dataset'"
         kind, count, *_ = columns[number]
         shape = tuple(map(int, columns[number][2].split()))
         if (kind, shape) != (stream.column.type, stream.shape):

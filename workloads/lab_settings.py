@@ -63,13 +63,15 @@ class StoreSettings(ServerSettings):
         default=0,
         ge=0,
         le=DAYS_MAX,
-        description="age at which 'farm prune' removes the telemetry of an ended sweep; 0: never",
+        description="age at which 'farm store prune' removes the telemetry of an ended sweep; 0: "
+        "never",
     )
     keep_metrics_days: float = Field(
         default=0,
         ge=0,
         le=DAYS_MAX,
-        description="age at which 'farm prune' removes an ended sweep with its results; 0: never",
+        description="age at which 'farm store prune' removes an ended sweep with its results; 0: "
+        "never",
     )
 
 

@@ -198,7 +198,7 @@ def _numbers(rule: NumberRule, output: _ProgramOutput) -> Iterator[float]:
 def _peak_kb(manifest: Manifest, output: _ProgramOutput) -> int | None:
     if manifest.peak_rss is None:
         return None
-    scale = SIZES_KB[manifest.peak_rss.unit or "kB"]
+    scale = SIZES_KB[manifest.peak_rss.unit]
     sizes = [value * scale for value in _numbers(manifest.peak_rss, output)]
     if not sizes:
         raise BadOutput(

@@ -1,7 +1,7 @@
 """Options of a run that have names instead of numbers: kernel, feed and input.
 
-The runner (kernels/runner/runner.h) and the harness (kernels/harness) take the same names;
-tests/kernels/test_run_options.py compares all three.
+The runner (kernels/runner/runner.h) takes the same names; tests/kernels/test_run_options.py
+compares them.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from workloads.step_cost import Backend
 
 # Kernels of the matrix product, from the slowest to the fastest of the Cambridge study's family.
-# The tuner chooses among further ones (direct, dots, image, half), which `tuned` selects.
+# The tuner chooses among further ones (direct, dots), which `tuned` selects.
 KERNELS = ("naive", "vector", "tiled", "tiled_vector", "packed", "tuned")
 FEEDS = ("copied", "mapped", "resident", "preloaded")
 INPUTS = ("memory", "storage")
@@ -35,5 +35,7 @@ FEED = RunOption(
     "one copy per batch, or the whole data set before the first step",
     "opencl",
 )
-INPUT = RunOption("input", INPUTS, "memory", "where batches are read from")
+INPUT = RunOption(
+    "input", INPUTS, "memory", "batches are read from memory, or from storage past the page cache"
+)
 RUN_OPTIONS = {option.name: option for option in (KERNEL, FEED, INPUT)}

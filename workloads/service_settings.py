@@ -1,7 +1,7 @@
 """The settings of lab.toml that every service has: log, health, and who gets notices."""
 
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,12 +15,10 @@ class NoticeKind(StrEnum):
     """What is reported to people."""
 
     SWEEP_ENDED = "sweep_ended"
-    SWEEP_BLOCKED = "sweep_blocked"
-    BUDGET_SPENT = "budget_spent"
+    SWEEP_STUCK = "sweep_stuck"
     PHONE_QUARANTINED = "phone_quarantined"
-    PHONE_AWAY = "phone_away"
-    HOST_AWAY = "host_away"
-    DISK_LOW = "disk_low"
+    HOST_TROUBLE = "host_trouble"
+    SERVICE_DOWN = "service_down"
     TEST = "test"
 
 
@@ -50,51 +48,36 @@ class HealthSettings(WireModel):
     )
 
 
-class NoticeTarget(WireModel):
-    """[notices.targets.NAME]"""
+class NoticeSettings(WireModel):
+    """[notices]"""
 
     webhook: str = Field(
-        default="", pattern=r"^$|^https?://", description="URL to which a notice is posted as JSON"
+        default="", pattern=r"^$|^https?://", description="URL to which notices are posted as JSON"
     )
     secret_file: str = Field(
         default="", description="file with the key that signs what is posted (HMAC-SHA256)"
     )
     command: tuple[str, ...] = Field(
-        default=(), description="program and its arguments; it gets the notice as JSON on stdin"
+        default=(), description="program and its arguments; it gets a notice as JSON on stdin"
     )
-    kinds: tuple[NoticeKind, ...] = Field(default=(), description="which notices; empty: all")
-    only_requested: bool = Field(
-        default=False, description="only notices of sweeps that name this target with --notify"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if bool(self.webhook) == bool(self.command):
-            raise ValueError("a target has either webhook or command")
-        if self.webhook and not self.secret_file:
-            raise ValueError("a webhook needs secret_file, which signs what is posted")
-        return self
-
-
-class NoticeSettings(WireModel):
-    """[notices]"""
-
     away_after_s: float = Field(
         default=300,
         gt=0,
         le=1e7,
-        description="seconds after which a missing phone or host is a notice",
-    )
-    disk_free_gb_min: float = Field(
-        default=2,
-        ge=0,
-        le=1_000_000,
-        description="free space of the lab folder below which there is a notice",
+        description="seconds after which a missing host, store or broker is a notice, and a sweep "
+        "without an available phone",
     )
     bell: bool = Field(default=True, description="whether the terminal of 'farm up' rings")
-    targets: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")], NoticeTarget] = (
-        Field(
-            default={},
-            description="who gets notices: [notices.targets.NAME] with webhook or command",
-        )
-    )
+
+    @property
+    def has_target(self) -> bool:
+        """Whether notices leave the lab."""
+        return bool(self.webhook or self.command)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.webhook and self.command:
+            raise ValueError("notices have either webhook or command")
+        if self.webhook and not self.secret_file:
+            raise ValueError("a webhook needs secret_file, which signs what is posted")
+        return self

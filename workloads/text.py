@@ -5,10 +5,11 @@ must never reach a screen, a log or a table. safe_text() is applied where text e
 where it is displayed.
 """
 
+import difflib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
@@ -16,6 +17,7 @@ from typing import Any, Self
 _KEEP = {"\t", "\n"}
 _NUMBER = re.compile(r"(\d+)")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+LISTED_MAX = 16  # of the words that a message lists
 _MARKS_MAX = 2  # combining marks per letter; more of them cover the lines above and below
 
 
@@ -53,6 +55,19 @@ def list_text(names: Sequence[str], most: int) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def one_of(words: Collection[str]) -> str:
+    """Return a choice as a message lists it."""
+    if len(words) == 2:
+        return " or ".join(words)
+    return f"one of {list_text(list(words), LISTED_MAX)}"
+
+
+def suggestion(wrong: str, known: Collection[str]) -> str:
+    """Return which of the known words was probably meant, or the words to choose from."""
+    close = difflib.get_close_matches(wrong[:60].lower(), sorted(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else f"use {one_of(known)}"
 
 
 class TextEnum(StrEnum):

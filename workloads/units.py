@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from workloads.text import safe_text
 
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)"
-_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|h)")
-_SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|h|d)")
+_SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = re.compile(rf"{_NUMBER}\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
 _BYTES_PER = {
     "B": 1,
@@ -61,6 +61,12 @@ def format_duration(seconds: float) -> str:
         return f"{minutes} m {rest:02d} s" if rest else f"{minutes} m"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} m" if minutes else f"{hours} h"
+
+
+def short_duration(seconds: float) -> str:
+    """Format a duration as a file or a command takes it: 90s, 20m, 24h."""
+    unit = next((u for u in ("h", "m") if seconds and seconds % _SECONDS_PER[u] == 0), "s")
+    return f"{seconds / _SECONDS_PER[unit]:.15g}{unit}"
 
 
 def format_ms(milliseconds: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import RunOutcome
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from workloads.protocol.faults import FaultKind
 from workloads.text import safe_text
 

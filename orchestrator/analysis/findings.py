@@ -6,7 +6,6 @@ lead that may be chance a lead and not a win, and names missing data.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from orchestrator.analysis.fleet_means import (
     FleetMean,
@@ -18,10 +17,11 @@ from orchestrator.analysis.fleet_means import (
 from orchestrator.analysis.measurements import MeasuredRun, weakest_provenance
 from orchestrator.analysis.rank_statement import (
     CLAIM_RUNS_MIN,
+    RankClaim,
     are_distinguishable,
+    instability,
     provenance_prefix,
 )
-from orchestrator.analysis.stats import Instability
 from workloads.protocol.condition import Protocol
 from workloads.protocol.metrics import Provenance
 from workloads.units import format_ms
@@ -33,15 +33,6 @@ COHORT_SIZE = 3
 EQUAL_MARGIN = 0.02
 
 
-class UnprovenReason(StrEnum):
-    """Why the lead of the first phone is not proven."""
-
-    MODEL_ERROR_UNKNOWN = "model_error_unknown"
-    TOO_FEW_RUNS = "too_few_runs"
-    NOT_SIGNIFICANT = "not_significant"
-    UNSTABLE = "unstable"
-
-
 @dataclass(frozen=True)
 class Finding:
     """An answer in one sentence; provenance is None when there is no answer."""
@@ -50,7 +41,7 @@ class Finding:
     sentence: str
     provenance: Provenance | None = None
     answer: str = ""  # the same, in a word or two
-    unproven: UnprovenReason | None = None
+    unproven: RankClaim | None = None  # why the lead of the first phone is not proven
     chosen: tuple[str, ...] = ()  # the serial numbers of the phones that it recommends
 
 
@@ -164,36 +155,29 @@ def _lead(means: FleetMeans, when: str) -> str:
     return f"{lead}{_ms(second)}; {_unproven_text(means)}"
 
 
-def _unproven_reason(means: FleetMeans) -> UnprovenReason | None:
+def _unproven_reason(means: FleetMeans) -> RankClaim | None:
     """Return why the lead is not proven; None when it is, or when there is only one phone."""
     first, *rest = means.ranked
     if all(are_distinguishable(first, other) for other in rest):
         return None
     if any(mean.provenance.error_unknown for mean in means.ranked):
-        return UnprovenReason.MODEL_ERROR_UNKNOWN
+        return RankClaim.ERROR_UNKNOWN
     if min(mean.interval.n for mean in means.ranked) < CLAIM_RUNS_MIN:
-        return UnprovenReason.TOO_FEW_RUNS
-    return UnprovenReason.UNSTABLE if _instability(means) else UnprovenReason.NOT_SIGNIFICANT
-
-
-def _instability(means: FleetMeans) -> Instability | None:
-    """Return why the interval of the first phone, or of one close to it, is not reliable."""
-    first, *rest = means.ranked
-    close = [first, *(other for other in rest if not are_distinguishable(first, other))]
-    return next((mean.interval.unclear for mean in close if mean.interval.unclear), None)
+        return RankClaim.TOO_FEW_RUNS
+    return RankClaim.UNSTABLE if instability(first, rest) else RankClaim.NOT_DISTINGUISHABLE
 
 
 def _unproven_text(means: FleetMeans) -> str:
     first, *rest = means.ranked
     match _unproven_reason(means):
-        case UnprovenReason.MODEL_ERROR_UNKNOWN:
+        case RankClaim.ERROR_UNKNOWN:
             return "this is not proven, because the numbers come from a model of unknown error"
-        case UnprovenReason.TOO_FEW_RUNS:
+        case RankClaim.TOO_FEW_RUNS:
             fewest = min(mean.interval.n for mean in means.ranked)
             runs = "one run" if fewest == 1 else f"{fewest} runs"
             return f"this is not proven with {runs} per cell"
-        case UnprovenReason.UNSTABLE:
-            unstable = _instability(means)
+        case RankClaim.UNSTABLE:
+            unstable = instability(first, rest)
             return f"this is not proven: {unstable.text if unstable else 'unclear'}"
         case _:
             close = sum(not are_distinguishable(first, other) for other in rest)

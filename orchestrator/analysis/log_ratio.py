@@ -15,8 +15,8 @@ from statistics import fmean as mean
 
 from scipy.special import stdtr, stdtrit
 
+from orchestrator.analysis.median_interval import Instability, dependence_factor, find_instability
 from orchestrator.analysis.stats import OCCASION_DEVIATION
-from orchestrator.decisions.median_interval import Instability, dependence_factor, find_instability
 
 UNITS_MIN = 4  # fewer phones or trials do not show how phones or trials differ
 PAIRED_BLOCKS_MIN = 3

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Fault, InvalidRequest
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.messages import AppliedCondition
-from workloads.protocol.metrics import Metric, Provenance, SimulationModel, Source
+from workloads.protocol.metrics import KernelProgram, Metric, Provenance, SimulationModel, Source
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import TextEnum
@@ -59,6 +59,7 @@ class MeasuredRun:
     telemetry: str | None = None  # digest of the blob
     step_time_curve: tuple[tuple[float, float], ...] = ()  # long runs: seconds, step time in ms
     applied: AppliedCondition = NOTHING_APPLIED
+    programs: tuple[KernelProgram, ...] = ()
 
     @property
     def valid(self) -> bool:

@@ -89,8 +89,7 @@ def rank_statement(row: RankedPhone, ordered: Sequence[RankedPhone], metric: str
     is_time = METRICS[metric].family == "time"
     unstable = None
     if claim is RankClaim.NOT_DISTINGUISHABLE:
-        close = [row, *(rival for rival in rivals if not are_distinguishable(row, rival))]
-        unstable = next((one.interval.unclear for one in close if one.interval.unclear), None)
+        unstable = instability(row, rivals)
     return RankStatement(
         RankClaim.UNSTABLE if unstable else claim,
         *(row.provenance, row.interval.n, is_time, unstable),
@@ -109,6 +108,12 @@ def provenance_prefix(provenance: Provenance) -> str:
 def are_distinguishable(one: RankedPhone, other: RankedPhone) -> bool:
     """Return whether the order of two phones is more than chance and model error."""
     return is_judgeable(one) and is_judgeable(other) and one.interval.differs_from(other.interval)
+
+
+def instability(row: RankedPhone, rivals: Sequence[RankedPhone]) -> Instability | None:
+    """Return why the interval of a phone, or of one close to it, is not reliable."""
+    close = [row, *(rival for rival in rivals if not are_distinguishable(row, rival))]
+    return next((one.interval.unclear for one in close if one.interval.unclear), None)
 
 
 def is_judgeable(row: RankedPhone) -> bool:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from orchestrator.decisions.median_interval import (
+from orchestrator.analysis.median_interval import (
     INTERVAL_RUNS_MIN,
     LEVEL,
     Instability,

@@ -11,7 +11,7 @@ from statistics import median
 
 from orchestrator.analysis.cell_axes import WORKLOAD, cell_settings, varying_axes
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome, weakest_provenance
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from workloads.catalogue import cost_of
 from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.memory_outcome import MemoryOutcome

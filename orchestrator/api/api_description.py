@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from orchestrator.app.operation import Operation, Transfer
-from orchestrator.app.operation_types import types_of
+from orchestrator.app.remote.operation_types import types_of
 
 _REFERENCE = "#/components/schemas/{model}"
 _FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}

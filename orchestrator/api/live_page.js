@@ -5,6 +5,7 @@
   const get = (id) => document.getElementById(id);
   const PIECE = 20; // rows per frame
   const rows = new Map(); // serial: {values, element}
+  let state = {};
   let received = 0;
   let age = 0;
   let outage = "";
@@ -12,6 +13,16 @@
   let pending = new Set();
   let scheduled = false;
 
+  // As app/lab_changes.py writes them: [the new value], or by key what changed; null is removed.
+  const applied = (old, change) => {
+    if (Array.isArray(change)) return change[0];
+    const next = Array.isArray(old) ? [...old] : { ...old };
+    for (const [key, each] of Object.entries(change)) {
+      if (each === null) delete next[key];
+      else next[key] = applied(next[key], each);
+    }
+    return next;
+  };
   const make = (tag, text, kind) => {
     const element = document.createElement(tag);
     if (text !== undefined) element.textContent = text;
@@ -163,22 +174,26 @@
   };
   get("detail").addEventListener("close", () => { open = ""; });
 
-  const receive = (message) => {
+  const receive = (change) => {
     received = performance.now();
-    age = message.age;
-    if ("outage" in message) outage = message.outage;
-    if ("lab" in message) get("lab").textContent = message.lab;
-    if (message.sweeps) get("sweeps").replaceChildren(...(message.sweeps.length ? message.sweeps.map(showSweep) : [make("p", "no sweep yet", "soft")]));
-    if (message.problems) {
-      get("problem-count").textContent = message.problems.length ? String(message.problems.length) : "none";
-      get("problems").replaceChildren(...message.problems.map(showProblem));
+    state = applied(state, change);
+    age = state.age;
+    outage = state.outage;
+    if (change.lab) get("lab").textContent = state.lab;
+    if (change.sweeps) get("sweeps").replaceChildren(...(state.sweeps.length ? state.sweeps.map(showSweep) : [make("p", "no sweep yet", "soft")]));
+    if (change.problems) {
+      get("problem-count").textContent = state.problems.length ? String(state.problems.length) : "none";
+      get("problems").replaceChildren(...state.problems.map(showProblem));
     }
-    if (message.events) get("events").replaceChildren(...message.events.slice().reverse().map(showEvent));
-    for (const serial of message.gone) {
-      rows.get(serial)?.element?.remove();
-      rows.delete(serial);
-    }
-    for (const [serial, values] of Object.entries(message.phones)) {
+    if (change.events) get("events").replaceChildren(...state.events.slice().reverse().map(showEvent));
+    const changed = Array.isArray(change.phones) ? change.phones[0] : change.phones || {};
+    for (const serial of Object.keys(changed)) {
+      const values = state.phones[serial];
+      if (!values) {
+        rows.get(serial)?.element?.remove();
+        rows.delete(serial);
+        continue;
+      }
       const row = rows.get(serial) || { element: null, order: -1 };
       row.values = values;
       rows.set(serial, row);

@@ -20,9 +20,9 @@ from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
 from orchestrator.app.app_errors import NotAuthenticated
 from orchestrator.app.export_results import prepare_report
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_page import LabPage, PageReader
 from orchestrator.app.manage_tokens import SESSION_DAYS, authenticate, begin_session, require_role
 from orchestrator.app.operation import Role
+from orchestrator.app.screen.lab_page import LabPage, PageReader
 from workloads.protocol.faults import FarmError
 
 COOKIE = "farm_session"
@@ -46,7 +46,7 @@ _HINT = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Farmhand</title><link rel="stylesheet" href="/live_page.css">
 <main><h1>Farmhand</h1><p>{text}</p>
-<p>A person with access to the lab makes a link with <code>farm token link NAME</code>;
+<p>A person with access to the lab makes a link with <code>farm lab token add NAME --link</code>;
 <code>farm up</code> prints one as well. Each link works once.</p></main></html>"""
 
 

@@ -4,9 +4,9 @@ import logging
 import os
 import threading
 
-from orchestrator.app.api_port import open_port
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.run_service import watch_connections
+from orchestrator.app.remote.api_port import open_port
+from orchestrator.app.services.run_service import watch_connections
 from workloads.connection_url import BadSettings
 from workloads.service_health import ServiceHealth
 

@@ -18,7 +18,6 @@ from orchestrator.api.api_description import describe_api
 from orchestrator.api.live_page import page_routes
 from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
 from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
-from orchestrator.app.api_client import PIECE_BYTES, RESULT_HEADER
 from orchestrator.app.app_errors import (
     ErrorKind,
     NotAuthenticated,
@@ -32,7 +31,13 @@ from orchestrator.app.export_results import ExportRequest, prepare_export, write
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import authenticate, require_role
 from orchestrator.app.operation import Operation, Role, Transfer
-from orchestrator.app.operation_types import FILES_MAX, OperationTypes, load_operations, types_of
+from orchestrator.app.remote.api_client import PIECE_BYTES, RESULT_HEADER
+from orchestrator.app.remote.operation_types import (
+    FILES_MAX,
+    OperationTypes,
+    load_operations,
+    types_of,
+)
 from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 

@@ -8,8 +8,7 @@ from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.dispatch.central_broker import HostReading
-from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
-from orchestrator.dispatch.status_message import HostNotice
+from orchestrator.dispatch.host_notices import NO_RUNS, HostNotice, host_notices
 from orchestrator.store import enrolments, leases, phone_actions, phone_queries
 from orchestrator.store.operator_change import OperatorChange
 from workloads.protocol.messages import PhoneState

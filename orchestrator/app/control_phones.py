@@ -242,7 +242,7 @@ def _ask_about_address(
         raise InvalidRequest(str(error)) from None
     hosts = sorted(heartbeat.host for heartbeat in lab.broker.heartbeats())
     if not hosts:
-        raise InvalidState("no agent is running; start one with 'farm up' or 'farm agent run'")
+        raise InvalidState("no agent is running; start one with 'farm up' or 'farm service agent'")
     if host not in hosts and (host or len(hosts) > 1):
         raise InvalidRequest(f"name one of the hosts {', '.join(hosts)} with --host")
     command = Command(kind=kind, address=parsed, code=code, id=secrets.token_hex(8))

@@ -7,7 +7,7 @@ from functools import partial
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store import audit_log, results, sweep_actions, sweep_queries
 from orchestrator.store.audit_log import AuditEntry
 from orchestrator.store.database import Database

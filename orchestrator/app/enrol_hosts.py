@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
-from orchestrator.app.api_port import public_url
 from orchestrator.app.app_errors import InvalidState, NotAuthenticated
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.decisions.host_access import HostAccess
+from orchestrator.app.remote.api_port import public_url
 from orchestrator.store import enrolments
-from orchestrator.store.enrolments import secret_digest
+from orchestrator.store.enrolments import HostAccess, secret_digest
 from orchestrator.store.operator_change import OperatorChange
 from workloads.certificates import KeyPair, expires_at, fingerprint, sign_request
 from workloads.connection_url import without_user
@@ -82,7 +81,8 @@ def _offer(lab: LabConnection, host: str, minutes: float, renewed: bool) -> Host
     settings = lab.lab.settings
     if lab.lab.has_embedded_broker:
         raise InvalidState(
-            "the embedded broker serves this computer only; set broker.url, see 'farm lab init'"
+            "the embedded broker serves this computer only; set broker.url, see "
+            "'farm lab init --tls'"
         )
     secret, until_s = secrets.token_urlsafe(32), time() + minutes * 60
     enrolments.offer(lab.store, host, secret, until_s, lab.actor(), renewed)
@@ -101,7 +101,7 @@ def enrol_host(lab: LabConnection, secret: str, request: str) -> HostCredentials
     """Enrol the host that has this secret; the secret cannot be used again."""
     unusable = NotAuthenticated(
         "the enrolment command was already used or has expired; "
-        "ask an admin for a new one: farm host rotate NAME"
+        "ask an admin for a new one: farm host add NAME --renew"
     )
     host = enrolments.offered_host(lab.store, secret)
     if host is None:

@@ -2,5 +2,5 @@
 
 from orchestrator.export.formats import TABLE_FORMATS
 
-FORMATS = (*TABLE_FORMATS, "trace", "bundle")
+FORMATS = (*TABLE_FORMATS, "results", "trace", "bundle")
 TABLES = ("figures", "ranking", "samples", "readings", "ops", "outcomes")

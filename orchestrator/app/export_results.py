@@ -20,6 +20,7 @@ from orchestrator.export.formats import TABLE_FORMATS
 from orchestrator.export.perfetto_trace import write_trace
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import ReportInput, SweepRecord
+from orchestrator.export.result_lines import StoredReport, results_digest, write_results
 from orchestrator.export.table import Table
 from orchestrator.export.table_writers import csv_pieces, write_latex
 from orchestrator.store import results, sweep_queries
@@ -96,6 +97,12 @@ def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> 
     html = page_of_sweep(lab.store, sweep, allow_mixed)
     simulated = sweep_queries.has_simulated_metrics(lab.store, sweep.id)
     return ReportFile(marked_name(f"{sweep.name}.html", simulated), simulated, html)
+
+
+@operation(Role.VIEWER)
+def read_results_digest(lab: LabConnection, name: str) -> tuple[str, int]:
+    """Return the digest of all that a sweep measured, and of how many reports it is."""
+    return results_digest(_stored_reports(lab.store, find_sweep(lab, name)))
 
 
 @operation(Role.VIEWER)
@@ -229,7 +236,9 @@ def rank_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTable]:
 
 
 def _file_name(sweep: SweepSummary, request: ExportRequest) -> str:
-    special = {"trace": "trace.json", "bundle": "bundle.zip"}.get(request.format)
+    special = {"trace": "trace.json", "bundle": "bundle.zip", "results": "results.jsonl"}.get(
+        request.format
+    )
     if special is not None:
         return f"{sweep.name}.{special}"
     table = "" if request.table == "figures" else f"{request.table}."
@@ -241,6 +250,10 @@ def _write(store: Database, sweep: SweepSummary, request: ExportRequest, stream:
         figures = _table(store, sweep, ExportRequest("csv", "figures", include_invalid=True), [])
         write_sweep_bundle(store, sweep, figures, stream)
         return ""
+    if request.format == "results":
+        if write_results(_stored_reports(store, sweep), stream):
+            return ""
+        raise InvalidState(f"{sweep.id} has no report yet")
     if request.format == "trace":
         return _write_trace(store, sweep, request, stream)
     unreadable: list[MeasuredRun] = []
@@ -264,15 +277,16 @@ def _table(
     seed = sweep_queries.sweep_seed(store, sweep.id)
     recorded = with_telemetry(store, _runs(store, sweep, request.include_invalid), unreadable)
     kinds = table_schemas.parameter_kinds(results.cases_of_sweep(store, sweep.id))
+    first = table_schemas.RunColumns(seed, kinds)
     match request.table:
         case "outcomes":
             return table_schemas.outcomes_table(seed, results.run_outcomes(store, sweep.id))
         case "samples":
-            return table_schemas.samples_table(seed, recorded, kinds)
+            return table_schemas.samples_table(first, recorded)
         case "readings":
-            return table_schemas.readings_table(seed, recorded, kinds)
+            return table_schemas.readings_table(first, recorded)
         case "ops":
-            return table_schemas.ops_table(seed, recorded, kinds)
+            return table_schemas.ops_table(first, recorded)
         case "ranking":
             rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
             if request.format in ("md", "latex"):
@@ -280,7 +294,11 @@ def _table(
             return table_schemas.ranking_table(seed, rankings)
         case _:
             runs = _runs(store, sweep, request.include_invalid)
-            return table_schemas.figures_table(seed, runs, kinds)
+            return table_schemas.figures_table(first, runs)
+
+
+def _stored_reports(store: Database, sweep: SweepSummary) -> Iterator[StoredReport]:
+    return (StoredReport(*stored) for stored in results.stored_reports(store, sweep.id))
 
 
 def _runs(store: Database, sweep: SweepSummary, include_invalid: bool) -> Iterator[MeasuredRun]:

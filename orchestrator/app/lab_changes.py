@@ -1,4 +1,4 @@
-"""Changes of a lab since the last request: a remote screen receives each change once.
+"""Changes of a lab since the last request: a remote screen, or the page, receives each once.
 
 The API keeps the last states of a lab as JSON, each with a version. A client names the version that
 it has and is sent the difference to the newest one, or all of it if its version is not kept.

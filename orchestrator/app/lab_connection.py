@@ -12,8 +12,8 @@ from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
 if TYPE_CHECKING:
-    from orchestrator.app.api_client import RemoteLab
     from orchestrator.app.lab_changes import LabChangeLog
+    from orchestrator.app.remote.api_client import RemoteLab
     from orchestrator.dispatch.central_broker import CentralBroker
     from orchestrator.dispatch.job_queue import JobQueue
     from orchestrator.store.database import Database

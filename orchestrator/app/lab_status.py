@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from orchestrator.analysis.eta import (
-    Cell,
+from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
+from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.operation import Role, operation
+from orchestrator.app.screen.waiting_sweep import absent_phones
+from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
+from orchestrator.dispatch.host_notices import HostNotice, host_notices
+from orchestrator.dispatch.lab_hosts import LabHosts
+from orchestrator.planning.eta import (
     CompetingWork,
-    EndedAttempt,
     RemainingTime,
     SweepRest,
     estimate_remaining,
     needed_share,
 )
-from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
-from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.operation import Role, operation
-from orchestrator.app.waiting_sweep import absent_phones
-from orchestrator.decisions.states import ReportStatus, RunState, SweepState
-from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
+from orchestrator.planning.run_durations import Cell, RunTiming
+from orchestrator.planning.states import ReportStatus, RunState, SweepState
 from orchestrator.store import results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.leases import drained_hosts
@@ -33,6 +34,7 @@ from orchestrator.store.live_views import (
     PhoneCache,
     runs_left,
 )
+from orchestrator.store.notices import StoredNotice, latest_notices
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
@@ -41,7 +43,7 @@ from workloads.protocol.messages import HostHeartbeat
 from workloads.protocol.unusable_phone import PhoneProblem
 
 TIME_SHARE_MAX = 0.02  # share of the time that repeating a query may take
-NEWEST_SWEEPS = 8
+NEWEST_SWEEPS, NEWEST_NOTICES = 8, 5
 TIMINGS_MAX = 2000
 COUNTED = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
 
@@ -60,7 +62,10 @@ class ReportedProblem:
 
 @dataclass(frozen=True)
 class LabView:
-    """The state of the lab at one moment; the sweep that is followed is the first one."""
+    """The state of the lab at one moment; the sweep that is followed is the first one.
+
+    Every face of a lab shows this one: status, screen, page, API and notices.
+    """
 
     at: datetime
     hosts: dict[str, datetime]
@@ -72,6 +77,9 @@ class LabView:
     rest: RemainingTime | None = None
     problems: tuple[ReportedProblem, ...] = ()
     drained: tuple[str, ...] = ()  # hosts that get no runs
+    host_problems: tuple[HostNotice, ...] = ()
+    notices: tuple[StoredNotice, ...] = ()  # the newest ones
+    has_scheduler: bool = True  # without one, no runs are dispatched
 
 
 class RateLimited(Generic[Answer]):
@@ -98,6 +106,7 @@ class LabPoller:
         db = lab.store
         self._db = db
         self._broker = lab.broker
+        self._lab_hosts = LabHosts(db, lab.lab.settings.scheduler.hosts)
         self._phones = PhoneCache(db)
         self._leases = LeaseCache(db)
         self._sweep = sweep
@@ -106,6 +115,7 @@ class LabPoller:
         self._progress: Callable[[], SweepProgress] | None = None
         self._absent: Mapping[str, str] = {}
         self._running: dict[str, Cell] = {}
+        self._models: dict[str, str] = {}
         self._others: tuple[SweepSummary, ...] = ()  # with runs left
 
     def follow(self, sweep: str) -> None:
@@ -113,23 +123,34 @@ class LabPoller:
         db, self._sweep = self._db, sweep
         self._sweeps = RateLimited(lambda: _followed(db, sweep))
 
-    def poll(self) -> LabView:
-        """Return the current state."""
-        heartbeats = self._broker.heartbeats()
+    def read(self) -> LabView:
+        """Return the current state, without the progress of the sweep that is followed."""
+        readings = self._broker.host_readings()
+        heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
+        ingests = self._broker.ingest_services()
         phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
         problems = reported_problems(phones, heartbeats)
-        view = LabView(
+        return LabView(
             *(datetime.now(UTC), hosts, phones, sweeps, others),
             problems=problems,
             drained=tuple(drained_hosts(self._db)),
+            host_problems=tuple(host_notices(readings, ingests, self._lab_hosts.read())),
+            notices=tuple(latest_notices(self._db, NEWEST_NOTICES)),
+            has_scheduler=self._broker.scheduler() is not None,
         )
+
+    def poll(self) -> LabView:
+        """Return the current state."""
+        view = self.read()
+        sweeps, others, phones = view.sweeps, view.others, view.phones
         if not sweeps:
             return view
         shown = (sweeps[0].id, sweeps[0].finished)
         self._absent = absent_phones(phones, view.at, view.drained)
         self._running = {phone.serial: phone.lease.cell for phone in phones if phone.lease}
+        self._models = {phone.serial: phone.facts.model for phone in phones}
         self._others = tuple(
             item for item in others if item.state is SweepState.ACTIVE and item.left
         )
@@ -137,7 +158,7 @@ class LabPoller:
             self._shown = shown  # a finished sweep bypasses the rate limit: its end is shown
             reader = _SweepProgress(self._db, sweeps[0])
             self._progress = RateLimited(
-                lambda: reader.read(self._absent, self._running, self._others)
+                lambda: reader.read(self._absent, self._running, self._models, self._others)
             )
         progress = self._progress()
         queued = progress.queued
@@ -187,7 +208,7 @@ class _SweepProgress:
         self._matrix = CellProgressCache(db, sweep)
         self._last_report = 0
         self._attempts = 0
-        self._ended: deque[EndedAttempt] = deque(maxlen=TIMINGS_MAX)
+        self._ended: deque[RunTiming] = deque(maxlen=TIMINGS_MAX)
         self._stop = sweep_queries.stop_rule_limits(db, sweep)
         self._failures: tuple[int, tuple[FailureGroup, ...]] = (0, ())
 
@@ -195,17 +216,14 @@ class _SweepProgress:
         self,
         absent: Mapping[str, str],
         running: Mapping[str, Cell],
+        models: Mapping[str, str],
         others: Sequence[SweepSummary],
     ) -> SweepProgress:
         """Return the current progress; `absent` are the phones that get no runs, and why."""
         new = newest_timings(self._db, TIMINGS_MAX, COUNTED, after=self._last_report)
         for timing in reversed(new):
             self._last_report = timing.report
-            cell = (timing.case_digest, timing.condition_digest)
-            times = (timing.started_at_s, timing.ended_at_s)
-            self._ended.append(
-                EndedAttempt(timing.phone, cell, *times, timing.sweep, timing.cooldown_s)
-            )
+            self._ended.append(timing)
             self._attempts += timing.sweep == self._sweep
         cells = self._matrix.read()
         counts = Counter[RunState]()
@@ -230,6 +248,7 @@ class _SweepProgress:
             needed_share(self._stop, counts[RunState.DONE], counts[RunState.SKIPPED]),
             self._summary.created_at.timestamp(),
             running,
+            models,
         )
         rest_time = estimate_remaining(rest)
         return SweepProgress(cells, self._failure_groups(cells), rest_time, queued, now_s)
@@ -256,9 +275,12 @@ def weight_against(own: SweepSummary, other: SweepSummary) -> float:
 
 
 @operation(Role.VIEWER)
-def read_lab_status(lab: LabConnection, sweep: str | None = None) -> LabView:
+def read_lab_status(
+    lab: LabConnection, sweep: str | None = None, with_progress: bool = True
+) -> LabView:
     """Read the state of the lab once, following a sweep or the newest one with runs left."""
-    return LabPoller(lab, sweep).poll()
+    poller = LabPoller(lab, sweep)
+    return poller.poll() if with_progress else poller.read()
 
 
 def join_heartbeats(

@@ -110,7 +110,7 @@ def _refuse_running(lab: Lab) -> None:
     """Refuse a lab whose scheduler runs, here or on another host."""
     broker = CentralBroker(lab.broker_url)
     try:
-        running = broker.status() is not None
+        running = broker.scheduler() is not None
     except BrokerDown:
         running = False
     finally:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.app.api_port import api_url, is_loopback, public_url
 from orchestrator.app.app_errors import NotAuthenticated, NotPermitted
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.app.remote.api_port import api_url, is_loopback, public_url
 from orchestrator.store import tokens
 from orchestrator.store.operator_change import OperatorChange
 from orchestrator.store.tokens import TokenRecord

@@ -9,11 +9,15 @@ from typing import Any
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.store_files import file_head
-from orchestrator.app.twin_process import estimate_with_twin
-from orchestrator.decisions.health import Health
+from orchestrator.app.twin_estimate import (
+    estimate_with_twin,
+    is_simulated,
+    sample_trials,
+    to_request,
+    twin_predictions,
+)
 from orchestrator.planning.estimate import (
     DurationRange,
-    EstimateBasis,
     PhoneEstimate,
     TimingHistory,
     estimate_phone,
@@ -24,14 +28,10 @@ from orchestrator.planning.plan_warnings import (
     plan_warnings,
     same_planned_clocks,
 )
+from orchestrator.planning.run_durations import Durations, EstimateBasis
 from orchestrator.planning.run_limits import StepTime, limit_warnings, step_s_from_run
+from orchestrator.planning.states import Health
 from orchestrator.planning.trials import Trial
-from orchestrator.planning.twin_estimate import (
-    from_response,
-    is_simulated,
-    sample_trials,
-    to_request,
-)
 from orchestrator.store import phone_queries, sweep_queries, timings
 from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import KnownPhone
@@ -47,6 +47,7 @@ from workloads.text import safe_text
 __all__ = ["BadSweep", "DurationRange"]
 
 TIMINGS_MAX = 20_000  # only the newest runs are used
+UNPREDICTED = frozenset({EstimateBasis.LAB, EstimateBasis.PROTOCOL_LENGTH})  # a twin is better
 LARGEST_TRIALS = 12  # of a phone that a twin is asked about, because they may be too slow
 
 
@@ -139,13 +140,13 @@ def missing_files(head: Callable[[str], bytes | None], sweep: Sweep) -> list[str
     """
     programs = {
         item.sha256: f"{item.name} ({item.sha256[:12]}) is not in the lab; add it with "
-        "'farm workload add-file'"
+        "'farm workload add'"
         for case in sweep.cases
         for item in (case.manifest.files if case.manifest else ())
     }
     data_sets = {
         case.data: f"the data set {case.data[:12]} is not in the lab; add it with "
-        "'farm workload add-dataset'"
+        "'farm workload add --dataset'"
         for case in sweep.cases
         if case.data
     }
@@ -217,11 +218,13 @@ def _estimates(
     sweep: Sweep, expansion: Expansion, phones: list[PhoneFacts], db: Database
 ) -> tuple[tuple[PhoneEstimate, ...], StepTime]:
     """Estimate the time of every phone, and how long steps take as far as it is known."""
+    models = phone_queries.phone_models(db)
+    runs, protocols = timings.newest_timings(db, TIMINGS_MAX), timings.protocols_by_condition(db)
     history = TimingHistory(
-        timings.newest_timings(db, TIMINGS_MAX),
-        phone_queries.phone_models(db),
-        timings.protocols_by_condition(db),
+        Durations(runs, models, protocols),
+        models,
         timings.profiled_steps(db, [facts.serial for facts in phones]),
+        timings.phone_speeds(db),
     )
     trials_of: dict[str, list[Trial]] = {facts.serial: [] for facts in phones}
     for trial in expansion.trials:
@@ -235,7 +238,7 @@ def _estimates(
     largest: dict[str, list[Trial]] = {}
     for facts in (facts for facts in phones if is_simulated(facts)):
         trials = trials_of[facts.serial]
-        is_new = EstimateBasis.PROTOCOL_LENGTH in estimates[facts.serial].bases
+        is_new = not UNPREDICTED.isdisjoint(estimates[facts.serial].bases)
         samples[facts.model] = sample_trials(trials, sweep.seed) if is_new else []
         largest[facts.model] = _largest_trials(trials, facts, history)
     requests = {model: [*samples[model], *largest[model]] for model in samples}
@@ -246,7 +249,7 @@ def _estimates(
     for facts in (facts for facts in phones if facts.model in responses):
         serial, model = facts.serial, facts.model
         if samples[model]:
-            twin = from_response(samples[model], responses[model][: len(samples[model])])
+            twin = twin_predictions(samples[model], responses[model][: len(samples[model])])
             estimates[serial] = estimate_phone(sweep, trials_of[serial], facts, history, twin)
         for trial, pairs in zip(requests[model], responses[model], strict=True):
             launch = launch_for(trial.case, trial.condition.launch)

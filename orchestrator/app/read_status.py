@@ -4,16 +4,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.dispatch.status_message import LabStatus
 
 if TYPE_CHECKING:
     from workloads.protocol.messages import PhoneStatus
-
-
-@operation(Role.VIEWER)
-def read_status_board(lab: LabConnection) -> LabStatus | None:
-    """Read the summary that the scheduler publishes; None while no scheduler runs."""
-    return lab.broker.status()
 
 
 @operation(Role.VIEWER)

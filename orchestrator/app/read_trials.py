@@ -7,7 +7,7 @@ from orchestrator.analysis.run_chart import ChartRow, RunChart, build_run_chart
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import results, trial_queries
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.trial_queries import AttemptReport, TrialSummary

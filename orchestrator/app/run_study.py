@@ -11,12 +11,11 @@ from orchestrator.app.export_results import incomplete_text, report_input, with_
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.app.operation import Role, operation
+from orchestrator.app.screen.waiting_sweep import SweepWait, find_obstacles, obstacle_text
 from orchestrator.app.submit_sweep import submit_sweep
-from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
-from orchestrator.decisions.states import RunState
 from orchestrator.export.report.page import render_page
-from orchestrator.export.report.report_data import ReportInput
 from orchestrator.export.report.study_section import study_section
+from orchestrator.planning.states import RunState
 from orchestrator.store import phone_queries, results, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.study.claim_table import (
@@ -28,7 +27,6 @@ from orchestrator.study.claim_table import (
     table_notes,
 )
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
-from orchestrator.study.kernel_evidence import collect_kernel_evidence, count_steps
 from orchestrator.study.study_catalogue import Claim, Study, all_studies, find_study
 from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import topic_rows
@@ -36,7 +34,7 @@ from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 
 __all__ = ["HEADINGS", "TOPIC_HEADINGS", "Claim", "all_studies", "blank_repeats"]
-__all__ += ["collect_kernel_evidence", "count_steps", "table_notes", "topic_rows"]
+__all__ += ["table_notes", "topic_rows"]
 
 FINISHED_POLL_S, PHONES_POLL_S = 0.5, 5.0
 
@@ -47,7 +45,6 @@ class StudyAnswer:
 
     study: Study
     rows: tuple[ClaimRow, ...]
-    kernels: bool  # whether the evidence comes from the OpenCL harness
     simulated: bool
     html: str
     incomplete: tuple[str, ...] = ()  # sweeps that are not finished
@@ -115,7 +112,7 @@ def answer_stored_study(
 ) -> StudyAnswer:
     """Compare the claims of a study with what the store has of its sweeps."""
     evidence = _read_evidence(lab.store, sweeps, skipped)
-    return answer_study(find_study(name), evidence, lab.store, sweeps)
+    return _answer(find_study(name), evidence, lab.store, sweeps)
 
 
 def _read_evidence(
@@ -136,32 +133,28 @@ def _read_evidence(
     return collect_evidence(runs, outcomes, recorded, skipped, known)
 
 
-def answer_study(
-    study: Study,
-    evidence: StudyEvidence,
-    store: Database | None = None,
-    sweeps: Sequence[str] = (),
+def _answer(
+    study: Study, evidence: StudyEvidence, store: Database, sweeps: Sequence[str]
 ) -> StudyAnswer:
     """Compare the claims of a study with evidence, and render the page."""
     rows = tuple(evaluate_claims(study, evidence))
     if not any(row.result for row in rows):
         reasons = dict.fromkeys(row.missing.text for row in rows if row.missing)
         raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
-    stored = [sweep_queries.sweep_summaries(store, name) for name in sweeps] if store else []
+    stored = [sweep_queries.sweep_summaries(store, name) for name in sweeps]
     summaries = [item for found in stored for item in found]
-    given = report_input(store, summaries) if store else ReportInput([])
-    section = study_section(study, rows, evidence.kernels)
+    given = report_input(store, summaries)
+    section = study_section(study, rows)
     incomplete = [
         f"{item.name}: {incomplete_text(item)}" for item in summaries if not item.finished
     ]
     return StudyAnswer(
         study,
         rows,
-        evidence.kernels,
         any_simulated(rows),
         render_page(study.title, given, " ".join(incomplete), first=section),
         tuple(incomplete),
-        _failed_runs(store, sweeps) if store else 0,
+        _failed_runs(store, sweeps),
     )
 
 

@@ -13,16 +13,7 @@ from orchestrator.export.federated import CONSUMERS, write_consumer_files
 from orchestrator.export.federated.consumer_files import ExportCheck, WrittenExport, verify_export
 from orchestrator.selection.client_table import build_client_table
 from orchestrator.selection.client_types import Client, ClientExclusion, ClientTable, ExcludedClient
-from orchestrator.selection.contest import (
-    FIRST_SEED,
-    NEGLIGIBLE,
-    SCENARIOS,
-    ContestRow,
-    run_scenario,
-    worst_first,
-)
 from orchestrator.selection.policy_comparison import (
-    OURS,
     POLICY_METRICS,
     PolicyDelta,
     PolicyMetric,
@@ -114,7 +105,7 @@ def simulate_selection(
     clients: ClientTable, plan: SimulationPlan, policies: Sequence[str], seeds: Iterable[int]
 ) -> SimulationResult:
     """Simulate the policies with every seed."""
-    phones = _able_phones(clients)
+    phones = able_phones(clients)
     names = list(dict.fromkeys(["random", *policies]))
     outcomes: list[SimulationOutcome] = []
     count = 0
@@ -129,46 +120,8 @@ def simulate_selection(
     return SimulationResult(tuple(outcomes), rankings, tuple(notes))
 
 
-def run_contest(
-    clients: ClientTable, scenarios: Iterable[str], seeds: int, ablation: bool
-) -> tuple[list[ContestRow], list[str]]:
-    """Run scenarios with held-out seeds; return them, frugal's worst one first, and notes."""
-    phones = _able_phones(clients)
-    by_name = {scenario.name: scenario for scenario in SCENARIOS}
-    numbers = range(FIRST_SEED, FIRST_SEED + seeds)
-    rows = worst_first(run_scenario(phones, by_name[name], numbers, ablation) for name in scenarios)
-    return rows, _contest_notes(rows, clients.simulated)
-
-
-def _contest_notes(rows: Sequence[ContestRow], simulated: bool) -> list[str]:
-    """Yield frugal's worst, median and best scenario, where it loses, and its useless terms."""
-    by_time = sorted(rows, key=lambda row: -row.ours.time.value)
-    shown = {"": by_time[0]}
-    if len(rows) > 1:
-        middle = by_time[(len(rows) - 1) // 2]
-        shown = {"worst ": by_time[0], "median ": middle, "best ": by_time[-1]}
-    notes = [
-        f"{OURS}, {label}scenario {row.scenario.name} ({row.scenario.title}): "
-        f"{row.ours.time} of random's time."
-        for label, row in shown.items()
-    ]
-    for row in rows:
-        if row.ours.reached < row.baseline.reached:
-            notes.append(
-                f"In {row.scenario.name}, {OURS} reaches the accuracy with {row.ours.reached} of "
-                f"{row.ours.seeds} seeds, random with {row.baseline.reached}."
-            )
-    for term in rows[0].terms:
-        if all(abs(row.terms[term].value - 1) < NEGLIGIBLE for row in rows):
-            notes.append(
-                f"The term {term} changes the time by less than {NEGLIGIBLE:.0%} in every scenario."
-            )
-    if simulated:
-        notes.append("All phones are simulated; the training is real, its clock is simulated.")
-    return notes
-
-
-def _able_phones(clients: ClientTable) -> tuple[Client, ...]:
+def able_phones(clients: ClientTable) -> tuple[Client, ...]:
+    """Return the phones with enough memory."""
     able = tuple(client for client in clients.clients if fits_in_memory(client))
     if not able:
         raise InvalidRequest("no phone has enough memory for this workload; choose another one")

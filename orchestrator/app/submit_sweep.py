@@ -8,7 +8,6 @@ from typing import Any
 
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.manage_notices import check_targets
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.plan_sweep import SweepName, missing_files, pattern_warnings, spread_trials
 from orchestrator.app.store_files import file_head
@@ -39,14 +38,8 @@ class Submission:
 
 
 @operation(Role.OPERATOR)
-def submit_sweep(
-    lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file, notify: tuple[str, ...] = ()
-) -> Submission:
-    """Validate a sweep file, queue its runs and wake the scheduler.
-
-    `notify` names targets of [notices] that get this sweep's notices.
-    """
-    check_targets(lab.lab.settings.notices, notify)
+def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) -> Submission:
+    """Validate a sweep file, queue its runs and wake the scheduler."""
     sweep = read_sweep(text, fetch)
     lab.broker.check()
     missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
@@ -58,7 +51,7 @@ def submit_sweep(
     same = same_planned_clocks(expansion.trials, [phone.facts for phone in phones])
     warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion), *clock_warnings(same))
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
-    row |= _policy_columns(sweep.policy, lab.user) | {"notify": sorted(set(notify))}
+    row |= _policy_columns(sweep.policy, lab.user)
     runs = order_runs(sweep, expansion.trials)
     stored = submission.submit(lab.store, row, expansion.trials, runs, lab.user)
     event = Event(

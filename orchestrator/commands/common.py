@@ -62,7 +62,7 @@ def connect(folder: Path) -> "LabConnection":
     url = os.environ.get("FARM_API")
     if not url:
         return LabConnection(read_lab(folder), current_user())
-    from orchestrator.app.api_client import RemoteLab
+    from orchestrator.app.remote.api_client import RemoteLab
 
     remote = RemoteLab(url, _token(), os.environ.get("FARM_API_CA", ""))
     return LabConnection(Lab(folder.absolute(), LabSettings()), current_user(), remote)

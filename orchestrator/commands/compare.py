@@ -1,4 +1,4 @@
-"""`farm compare`: compares two sides, with intervals and a verdict per row."""
+"""`farm compare`: compares two sides row by row, or all sweeps over time."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,20 +16,21 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.same_clocks import same_clock_texts
 
 if TYPE_CHECKING:
-    from orchestrator.app.compare_results import Comparison, ComparisonTable
+    from orchestrator.app.compare_results import Comparison, ComparisonTable, MetricHistory
+    from orchestrator.app.lab_connection import LabConnection
 
 VERDICTS = ("faster", "slower", "same", "unclear")
-metric_option = click.option(
-    "--metric",
-    default="",
-    help="Metric to compare (see 'farm metrics'). Default: the protocol's headline metric.",
-)
+TREND_FAIL_ON = ("", "slower", "faster")  # the last changes that --fail-on may name
 
 
 @click.command()
-@click.argument("sides", metavar="A [B]", nargs=-1, required=True, shell_complete=complete_sweep)
+@click.argument("sides", metavar="A [B]", nargs=-1, shell_complete=complete_sweep)
 @lab_option
-@metric_option
+@click.option(
+    "--metric",
+    default="",
+    help="Metric to compare (see 'farm help metrics'). Default: the protocol's headline metric.",
+)
 @value_option(
     "--by",
     type=click.Choice(["cell", "phone", "trial"]),
@@ -39,6 +40,12 @@ metric_option = click.option(
 @value_option("--margin", default="2%", help="Differences smaller than this count as equal.")
 @click.option(
     "--split-half", is_flag=True, help="Compare odd with even blocks of every phone of sweep A."
+)
+@click.option(
+    "--over-time",
+    is_flag=True,
+    help="Show every phone and workload over all sweeps instead, with the times of changes; A is "
+    "then KEY=VALUE,... and selects rows.",
 )
 @click.option(
     "--allow-mixed",
@@ -60,6 +67,7 @@ def compare(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     by: str,
     margin: str,
     split_half: bool,
+    over_time: bool,
     allow_mixed: bool,
     fail_on: str,
     as_json: bool,
@@ -74,9 +82,14 @@ def compare(  # noqa: PLR0913, PLR0917 (click passes options one by one)
       farm compare before after --fail-on slower:5%
       farm compare smoke:batch_size=32 batch_size=64
       farm compare smoke --split-half
+      farm compare --over-time workload=lenet --fail-on slower
     """
     from orchestrator.app import compare_results as results
 
+    if over_time:
+        if len(sides) > 1 or split_half:
+            raise InvalidRequest("--over-time takes at most one KEY=VALUE,... and no side")
+        return _print_trends(connect(lab_folder), "".join(sides), metric, fail_on, as_json)
     exceeds = _parse_fail_on(fail_on)
     if len(sides) != (1 if split_half else 2):
         raise InvalidRequest("compare takes two sides, A and B, or one sweep with --split-half")
@@ -192,3 +205,47 @@ def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str
         "left_out": dict(table.left_out),
         "same_clocks": [asdict(item) for item in table.same_clocks],
     }
+
+
+def _print_trends(
+    lab: "LabConnection", filter_text: str, metric: str, fail_on: str, as_json: bool
+) -> int:
+    """Print every phone and workload over all sweeps; return the exit code."""
+    from orchestrator.app.compare_results import list_trends
+
+    if fail_on not in TREND_FAIL_ON:
+        raise InvalidRequest("--fail-on: with --over-time, use slower or faster")
+    histories = list_trends(lab, filter_text, metric)
+    if as_json:
+        print_json([asdict(history) for history in histories])
+    else:
+        _print_histories(histories)
+    last = [history.changes[-1].verdict for history in histories if history.changes]
+    return THRESHOLD_EXCEEDED if fail_on in last else 0
+
+
+def _print_histories(histories: "list[MetricHistory]") -> None:
+    from orchestrator.app.compare_results import RUNS_PER_SIDE, median
+    from workloads.units import format_ms
+
+    headings = ("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE")
+    rows = []
+    for history in histories:
+        row = [
+            f"{history.model} ({history.phone})",
+            f"{history.case}, {history.condition}",
+            history.metric,
+            history.sweeps,
+            len(history.values),
+        ]
+        source = history.kind.source
+        if not history.changes:
+            enough = len(history.values) >= 2 * RUNS_PER_SIDE
+            change = "steady" if enough else f"fewer than {2 * RUNS_PER_SIDE} runs"
+            since = f"{history.times[0]:%Y-%m-%d %H:%M}"
+            rows.append([*row, format_ms(median(history.values)), since, change, source])
+        for step in history.changes:
+            change = f"{step.verdict}: {step.ratio - 1:+.1%} (p {max(step.p, 0.001):.3f})"
+            since = f"{step.started_at:%Y-%m-%d %H:%M}"
+            rows.append([*row, format_ms(step.after), since, change, source])
+    print_table(headings, rows)

@@ -1,50 +1,30 @@
-"""`farm completion`: shell completion of commands, sweeps, phones, workloads and studies."""
+"""Shell completion of sweeps, phones, workloads and studies; `farm help completion` sets it up."""
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
-
-SHELLS = ("bash", "zsh", "fish")
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script for a SHELL: bash, zsh or fish.
-
-    \b
-    Examples:
-      eval "$(farm completion bash)"     in ~/.bashrc
-      eval "$(farm completion zsh)"      in ~/.zshrc, after compinit
-      farm completion fish | source      in ~/.config/fish/config.fish
-    """
-    kind = get_completion_class(shell)
-    assert kind is not None
-    root = ctx.find_root()
-    click.echo(kind(root.command, {}, "farm", "_FARM_COMPLETE").source())
 
 
 def complete_sweep(
     ctx: click.Context, parameter: click.Parameter, prefix: str
 ) -> list[CompletionItem]:
     """Complete the ids and names of the newest sweeps; nothing if the lab is down."""
-    from orchestrator.app.read_status import read_status_board
+    from orchestrator.app.lab_status import read_lab_status
     from workloads.protocol.faults import FarmError
 
     try:
-        board = read_status_board(_connect(ctx))
+        view = read_lab_status(_connect(ctx), with_progress=False)
     except FarmError:
         return []
     return [
         CompletionItem(name, help=f"{sweep.done}/{sweep.total} runs")
-        for sweep in (board.sweeps if board else ())
+        for sweep in (*view.sweeps, *view.others)
         for name in (sweep.id, sweep.name)
         if name.startswith(prefix)
     ]

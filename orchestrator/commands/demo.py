@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import forget_other_labs, print_paragraph, print_table
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import EVENTS, PhoneSpeed, value_option
 from workloads.units import count_text, format_ms
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ REAL_PHONE = (
 )
 @value_option(
     "--speed",
-    type=FiniteRange(1, 1000),
-    default=200.0,
-    help="Speed of the virtual phones' clocks relative to real time.",
+    type=PhoneSpeed(1, 1000),
+    metavar="N|events",
+    default=EVENTS,
+    help="Speed of the virtual phones' clocks relative to real time, or as fast as possible.",
 )
 def demo(folder: Path | None, speed: float) -> int:
     """Run a sweep on six virtual phones: CPU and GPU, cold and hot, and select clients.
@@ -95,10 +96,8 @@ def _run(folder: Path, speed: float) -> dict[str, str]:
     """Start the lab, run the sweep and stop the lab; return the model of every phone."""
     from orchestrator.app.control_phones import list_phones
     from orchestrator.app.control_sweeps import find_sweep
-    from orchestrator.app.phone_filter import parse_phone_filter
     from orchestrator.app.submit_sweep import submit_sweep
     from orchestrator.commands.progress import timed_report
-    from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.tui.watch_loop import WatchOptions, is_live, run_watch
     from workloads.lab_settings import Lab
@@ -113,10 +112,9 @@ def _run(folder: Path, speed: float) -> dict[str, str]:
         report(f"submitted {EXAMPLE.name}: {submission.stored.new_runs} runs")
         up.retry(
             lambda: run_watch(
-                *(lab, WatchOptions(sweep, "demo")),
+                lab,
+                WatchOptions(sweep, "demo"),
                 lambda view: up.keep_up() and view.sweeps[0].finished,
-                parse_phone_filter,
-                ActionHandler(lab),
             )
         )
         for text in delayed:
@@ -209,13 +207,15 @@ def _cell(value: float | None, best: float | None) -> str:
 
 def _real_line() -> str:
     """Measure the same training on this computer; return the line to print."""
-    from kernels.harness.engine_run import engine_step
+    from kernels.harness.local_runner import open_runner
+    from workloads.catalogue import bind, lower
     from workloads.protocol.faults import FarmError
 
     threads = os.cpu_count() or 1
     try:
-        with engine_step(WORKLOAD, BATCH, threads) as step:
-            milliseconds = 1000 * min(step.seconds(REAL_STEPS) for _ in range(3))
+        plan = lower(bind(WORKLOAD, {"batch_size": BATCH}), threads)
+        with open_runner() as runner:
+            milliseconds = 1000 * min(runner.run(plan, REAL_STEPS).step_s for _ in range(3))
     except (FarmError, OSError) as error:
         return f"Not measured on this computer: {error}"
     value = f"{format_ms(milliseconds)} ms per step with {count_text(threads, 'thread')}"

@@ -21,8 +21,8 @@ def test(arguments: tuple[str, ...]) -> int:
       farm test tests/store -x
       farm test -m slow
     """
-    # Two workers: tests wait for processes more than they compute. The longest files run first
-    # (tests/conftest.py), so that both workers end at about the same time.
+    # Two workers: tests wait for processes more than they compute. After a minute of fast tests the
+    # folders with the longest files follow (tests/conftest.py), so that both workers end together.
     workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
     command = [sys.executable, "-m", "pytest", *workers, *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -30,16 +30,20 @@ def test(arguments: tuple[str, ...]) -> int:
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Rewrite files where formatting or lint can be fixed.")
-def check(fix: bool) -> int:
+@click.option("--write-ceilings", is_flag=True, help="Lower the ceilings of smaller packages.")
+def check(fix: bool, write_ceilings: bool) -> int:
     """Check formatting (Python, C and OpenCL), lint and types.
+
+    Also print the lines of each package and how far they are from tests/ceilings.toml.
 
     \b
     Examples:
       farm check
       farm check --fix
+      farm check --write-ceilings
     """
     failed = []
-    for name, command in _checks(fix):
+    for name, command in _checks(fix, write_ceilings):
         click.echo(f"{name}: {Path(command[0]).name} {' '.join(command[1:4])}", err=True)
         if subprocess.run(command, cwd=ROOT, check=False).returncode:
             failed.append(name)
@@ -48,19 +52,21 @@ def check(fix: bool) -> int:
 
 
 @click.command()
-def docs() -> int:
-    """Regenerate the tables of docs/reference from the code.
+@click.option("--no-demo", is_flag=True, help="Leave the demo's table in README.md as it is.")
+def docs(no_demo: bool) -> int:
+    """Regenerate the tables of docs/reference from the code, and the demo's by running it.
 
     Example: farm docs
     """
-    command = [sys.executable, "-m", "docs.generate"]
+    command = [sys.executable, "-m", "docs.generate", *(["--no-demo"] if no_demo else [])]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
-def _checks(fix: bool) -> list[tuple[str, list[str]]]:
+def _checks(fix: bool, write_ceilings: bool) -> list[tuple[str, list[str]]]:
     """List each check with its command line; with `fix`, commands rewrite what they can."""
     ruff, mypy = [sys.executable, "-m", "ruff"], [sys.executable, "-m", "mypy"]
     clang_format = str(Path(sys.executable).with_name("clang-format"))
+    sized = ["--write-ceilings"] if write_ceilings else []
     files = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in C_SUFFIXES)
     c_files = [str(path.relative_to(ROOT)) for path in files]
     return [
@@ -68,4 +74,5 @@ def _checks(fix: bool) -> list[tuple[str, list[str]]]:
         ("C formatting", [clang_format, *(["-i"] if fix else ["--dry-run", "-Werror"]), *c_files]),
         ("lint", [*ruff, "check", *(["--fix"] if fix else []), "."]),
         ("types", mypy),
+        ("size", [sys.executable, "-m", "tests.line_counts", *sized]),
     ]

@@ -20,8 +20,8 @@ def doctor(lab_folder: Path, as_json: bool) -> int:
 
     Example: farm doctor
     """
-    from orchestrator.app.check_finding import ERROR, OK
-    from orchestrator.app.lab_checks import check_lab
+    from orchestrator.app.checks.check_finding import ERROR, OK
+    from orchestrator.app.checks.lab_checks import check_lab
 
     findings = list(check_lab(read_lab(lab_folder)))
     errors = [finding for finding in findings if finding.level == ERROR]

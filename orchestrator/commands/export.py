@@ -19,7 +19,8 @@ from workloads.cli_options import value_option
     "form",
     type=click.Choice(FORMATS),
     default="csv",
-    help="Format of the table; trace: timeline of a run for Perfetto; bundle: the whole sweep.",
+    help="Format of the table; results: all that was reported, without what only the computer "
+    "knows; trace: timeline of a run for Perfetto; bundle: the whole sweep.",
 )
 @click.option(
     "--table",

@@ -1,5 +1,6 @@
-"""`farm host`: which hosts belong to the lab. `farm host join` is in agent/join_cli.py."""
+"""`farm host`: the hosts of the lab and their access. `farm host join` is in agent/join_cli.py."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,59 +14,54 @@ from orchestrator.commands.common import (
     lab_option,
     print_change,
     print_json,
-    print_table,
+    print_list,
+    reason_option,
 )
-from workloads.cli_options import FiniteRange, value_option
+from orchestrator.commands.exit_codes import NOTHING
+from workloads.cli_options import DurationUpTo, value_option
 
 if TYPE_CHECKING:
-    from orchestrator.app.enrol_hosts import HostOffer
+    from orchestrator.app.control_hosts import HostSummary
+    from orchestrator.app.enrol_hosts import HostAccess, HostOffer
 
-minutes_option = value_option(
-    "--minutes",
-    type=FiniteRange(0, 10080, min_open=True),
-    default=60.0,
-    help="Minutes within which the host has to join.",
-)
+ACCESS_HEADINGS = ("ACCESS", "SINCE", "CERTIFICATE ENDS")
+NOT_ADDED = "not added"
+OFFER_MAX_S = 7 * 24 * 3600.0
 
 
 @click.group()
 def host() -> None:
-    """Add hosts to the lab; renew and revoke their access."""
+    """List hosts, add them to the lab, drain them and revoke their access."""
 
 
 @host.command()
 @click.argument("name")
-@minutes_option
+@click.option("--renew", is_flag=True, help="Replace the secrets of a host that has joined.")
+@value_option(
+    "--within",
+    "offer_s",
+    type=DurationUpTo(OFFER_MAX_S),
+    default="1h",
+    help="Time within which the host has to join.",
+)
 @lab_option
 @json_option
-def add(name: str, minutes: float, lab_folder: Path, as_json: bool) -> None:
+def add(name: str, renew: bool, offer_s: float, lab_folder: Path, as_json: bool) -> None:
     """Print a one-time command with which a host joins the lab.
 
-    Run the printed command on the host NAME. The host gets its own broker user, a
-    certificate and a results queue.
+    Run the printed command on the host NAME. The host gets its own broker user, a certificate and
+    a results queue. With --renew, its old secrets and certificate remain valid until the command
+    has run there.
 
-    Example: farm host add host-a
+    \b
+    Examples:
+      farm host add host-a
+      farm host add host-a --renew --within 2h
     """
-    from orchestrator.app.enrol_hosts import add_host
+    from orchestrator.app.enrol_hosts import add_host, rotate_host
 
-    _print_offer(add_host(connect(lab_folder), name, minutes), as_json)
-
-
-@host.command()
-@click.argument("name")
-@minutes_option
-@lab_option
-@json_option
-def rotate(name: str, minutes: float, lab_folder: Path, as_json: bool) -> None:
-    """Print a command that replaces the secrets of a host.
-
-    The secrets of the host NAME and its certificate remain valid until the command has run there.
-
-    Example: farm host rotate host-a
-    """
-    from orchestrator.app.enrol_hosts import rotate_host
-
-    _print_offer(rotate_host(connect(lab_folder), name, minutes), as_json)
+    offer = rotate_host if renew else add_host
+    _print_offer(offer(connect(lab_folder), name, offer_s / 60), as_json)
 
 
 def _print_offer(offer: "HostOffer", as_json: bool) -> None:
@@ -92,11 +88,31 @@ def revoke(name: str, dry_run: bool, lab_folder: Path) -> None:
     print_change(revoke_host(connect(lab_folder), name, dry_run))
 
 
+@host.command()
+@click.argument("name")
+@click.option("--off", is_flag=True, help="Send runs to it again.")
+@reason_option
+@change_options
+def drain(name: str, off: bool, reason: str, dry_run: bool, lab_folder: Path) -> None:
+    """Stop sending runs to the host NAME; running ones finish.
+
+    \b
+    Examples:
+      farm host drain host-b --why "new hub"
+      farm host drain host-b --off
+    """
+    from orchestrator.app.control_hosts import drain_host, undrain_host
+
+    lab = connect(lab_folder)
+    change = undrain_host(lab, name, dry_run) if off else drain_host(lab, name, reason, dry_run)
+    print_change(change)
+
+
 @host.command("list")
 @lab_option
 @json_option
-def list_all(lab_folder: Path, as_json: bool) -> None:
-    """List hosts that were added, and others that were seen.
+def list_all(lab_folder: Path, as_json: bool) -> int:
+    """List hosts with their phones, clocks and access to the lab.
 
     Example: farm host list
     """
@@ -104,26 +120,38 @@ def list_all(lab_folder: Path, as_json: bool) -> None:
     from orchestrator.app.enrol_hosts import list_host_accesses
 
     lab = connect(lab_folder)
-    accesses, states = list_host_accesses(lab), {item.host: item for item in list_hosts(lab)}
-    rows: list[tuple[str, ...]] = [
-        (
-            *(item.host, item.access, _day(item.enrolled_at_s), _day(item.certificate_until_s)),
-            states[item.host].state if item.host in states else "",
-        )
-        for item in accesses
-    ]
-    added = {item.host for item in accesses}
-    rows += [
-        (name, "not added", "", "", item.state)
-        for name, item in states.items()
-        if name not in added
-    ]
-    headings = ("HOST", "ACCESS", "SINCE", "CERTIFICATE ENDS", "STATE")
+    states = {item.host: item for item in list_hosts(lab)}
+    accesses = {item.host: item for item in list_host_accesses(lab)}
+    names = sorted({*states, *accesses})
     if as_json:
-        keys = [heading.lower().replace(" ", "_") for heading in headings]
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
-        return
-    print_table(headings, rows)
+        print_json([_as_json(name, states.get(name), accesses.get(name)) for name in names])
+        return 0 if names else NOTHING
+    rows = [_row(name, states.get(name), accesses.get(name)) for name in names]
+    headings = ("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", *ACCESS_HEADINGS, "REASON")
+    return print_list(headings, rows, "no host yet; start one with: farm service agent")
+
+
+def _as_json(
+    name: str, state: "HostSummary | None", access: "HostAccess | None"
+) -> dict[str, object]:
+    since, until = (access.enrolled_at_s, access.certificate_until_s) if access else (0.0, 0.0)
+    return {
+        **({"host": name, "state": ""} if state is None else asdict(state)),
+        "access": access.access if access else NOT_ADDED,
+        "since": _day(since),
+        "certificate_ends": _day(until),
+    }
+
+
+def _row(name: str, state: "HostSummary | None", access: "HostAccess | None") -> tuple[object, ...]:
+    shown = _as_json(name, state, access)
+    allowed = (shown["access"], shown["since"], shown["certificate_ends"])
+    if state is None:
+        return (name, "", "", "", "", "", *allowed, "")
+    clock = "" if state.clock_offset_s is None else f"{state.clock_offset_s:+.1f} s"
+    reasons = filter(None, (state.drain_reason, *(item.text for item in state.problems)))
+    live = (state.state, state.phones, state.busy, clock, state.software)
+    return (name, *live, *allowed, "; ".join(reasons))
 
 
 def _day(epoch_s: float) -> str:

@@ -46,6 +46,8 @@ def logs(name: str, follow: bool, lines: int, lab_folder: Path) -> None:
         print_attempts(connect(lab_folder), name)
     lab = read_lab(lab_folder)
     files = find_logs(lab.log_file("any").parent, "" if is_trial else name)
+    if not files and is_trial:
+        return
     if not files:
         raise InvalidRequest(f"there is no log in {lab.root}; start the lab with: farm up")
     tails = [LogTail(file, lines) for file in files]

@@ -1,4 +1,4 @@
-"""`farm migrate|backup|restore|prune`: the maintenance of the store."""
+"""`farm store`: backup, restoration, migration and pruning."""
 
 from pathlib import Path
 
@@ -18,21 +18,27 @@ from workloads.text import safe_text
 from workloads.units import format_bytes
 
 
-@click.command()
+@click.group()
+def store() -> None:
+    """Back up, restore, migrate and prune the store."""
+
+
+@store.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with 5 if a migration is due.")
 @lab_option
 def migrate(check: bool, lab_folder: Path) -> int:
-    """Migrate the store to the schema of this version; 'farm up' does this automatically.
+    """Migrate the store to the schema of this version.
 
-    Make a backup first. Only one migration runs at a time; others wait for it.
+    'farm up' does this automatically. Make a backup first. Only one migration runs at a time;
+    others wait for it.
 
     \b
     Examples:
-      farm migrate --check
-      farm migrate
+      farm store migrate --check
+      farm store migrate
     """
     from orchestrator.app.maintain_store import SCHEMA, stored_schema
-    from orchestrator.app.run_service import migrate_store
+    from orchestrator.app.services.run_service import migrate_store
     from orchestrator.commands.exit_codes import FAILURES
     from workloads.protocol.faults import StoreDown
 
@@ -51,15 +57,16 @@ def migrate(check: bool, lab_folder: Path) -> int:
     return 0
 
 
-@click.command()
+@store.command()
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @lab_option
 def backup(file: Path, lab_folder: Path) -> None:
-    """Write a consistent copy of the whole store to FILE; the lab may be running.
+    """Write a consistent copy of the whole store to FILE.
 
-    The file does not depend on the database: a backup of SQLite can be restored into PostgreSQL.
+    The lab may be running. The file does not depend on the database: a backup of SQLite can be
+    restored into PostgreSQL.
 
-    Example: farm backup lab-backup.zip
+    Example: farm store backup lab-backup.zip
     """
     from orchestrator.app.maintain_store import write_backup
     from orchestrator.commands.output_file import open_output
@@ -68,7 +75,7 @@ def backup(file: Path, lab_folder: Path) -> None:
         write_backup(read_lab(lab_folder), stream)
 
 
-@click.command()
+@store.command()
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Remove everything from the store first.")
 @lab_option
@@ -78,7 +85,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
     All checksums are verified first. The store must be empty, unless --replace is given. A backup
     of an older version is migrated; one of a newer version is refused.
 
-    Example: farm restore lab-backup.zip --lab new-lab
+    Example: farm store restore lab-backup.zip --lab new-lab
     """
     from orchestrator.app.maintain_store import BadBundle, restore_store
     from orchestrator.supervisor.lab_process import lab_lock
@@ -93,26 +100,26 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
         raise BadFile(f"{file}: {safe_text(error)}; nothing was restored") from error
     click.echo(f"{counts.get('sweep', 0)} sweeps, {counts.get('report', 0)} reports restored")
     click.echo(
-        "Tokens and hosts that were revoked since the backup have access again; see 'farm token "
-        "list' and 'farm host list'.",
+        "Tokens and hosts that were revoked since the backup have access again; see 'farm lab "
+        "token list' and 'farm host list'.",
         err=True,
     )
 
 
-@click.command()
+@store.command()
 @dry_run_option
 @lab_option
 @json_option
 def prune(dry_run: bool, lab_folder: Path, as_json: bool) -> None:
-    """Remove results and telemetry that are older than the limits in lab.toml.
+    """Remove results and telemetry that are too old.
 
     `store.keep_metrics_days` is the age at which an ended sweep is removed with its results,
     `store.keep_telemetry_days` the age at which only its telemetry is. Pinned sweeps are kept.
 
     \b
     Examples:
-      farm prune --dry-run
-      farm prune
+      farm store prune --dry-run
+      farm store prune
     """
     from orchestrator.app.maintain_store import prune_store
 

@@ -1,4 +1,4 @@
-"""`farm notice`: what the lab has reported to people, and whether it reached them."""
+"""`farm lab notices`: what the lab has reported to people, and whether it reached them."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from workloads.cli_options import value_option
-from workloads.protocol.faults import BrokerDown, FarmTrouble
+from workloads.protocol.faults import BrokerDown, FarmTrouble, StoreDown
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -21,22 +21,26 @@ TEST_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.3
 
 
-@click.group()
-def notice() -> None:
-    """List notices, and test their delivery; [notices] of lab.toml sets the targets."""
-
-
-@notice.command("list")
+@click.command()
+@click.option("--test", is_flag=True, help="Send a test notice instead, and wait for its delivery.")
 @value_option(
     "--limit", type=click.IntRange(1, 1000), default=50, help="Maximum number of notices."
 )
 @lab_option
 @json_option
-def list_all(limit: int, lab_folder: Path, as_json: bool) -> None:
-    """List the newest notices and their deliveries.
+def notices(test: bool, limit: int, lab_folder: Path, as_json: bool) -> None:
+    """List the newest notices and their delivery.
 
-    Example: farm notice list --limit 10
+    [notices] of lab.toml sets a webhook or command.
+
+    \b
+    Examples:
+      farm lab notices --limit 10
+      farm lab notices --test
     """
+    if test:
+        _test_delivery(connect(lab_folder))
+        return
     from orchestrator.app.manage_notices import list_notices
 
     found = list_notices(connect(lab_folder), limit)
@@ -46,36 +50,28 @@ def list_all(limit: int, lab_folder: Path, as_json: bool) -> None:
     rows = [
         (
             *(item.id, f"{datetime.fromtimestamp(item.raised_at_s, UTC):%Y-%m-%d %H:%M}"),
-            *(item.kind, "" if item.cleared_at_s else "yes"),
-            *(item.text, "; ".join(each.text for each in item.deliveries)),
+            *(item.kind, "" if item.cleared_at_s else "yes", item.text),
+            f"{item.delivery}" + f" ({item.error})" * bool(item.error),
         )
         for item in found
     ]
     print_table(("NOTICE", "AT (UTC)", "KIND", "HOLDS", "TEXT", "DELIVERED"), rows)
 
 
-@notice.command()
-@click.argument("target")
-@lab_option
-def test(target: str, lab_folder: Path) -> None:
-    """Send a test notice to a TARGET and wait for its delivery.
-
-    Example: farm notice test office
-    """
+def _test_delivery(lab: "LabConnection") -> None:
+    """Send a test notice and wait for its delivery."""
     from orchestrator.app.manage_notices import DeliveryState, list_notices, send_test_notice
 
-    lab = connect(lab_folder)
-    number = send_test_notice(lab, target)
-    deadline, state = time.monotonic() + TEST_TIMEOUT_S, ""
+    number = send_test_notice(lab)
+    deadline, error = time.monotonic() + TEST_TIMEOUT_S, ""
     while time.monotonic() < deadline:
         found = next((item for item in list_notices(lab) if item.id == number), None)
-        deliveries = found.deliveries if found else ()
-        state = "; ".join(item.text for item in deliveries)
-        if any(item.state is DeliveryState.SENT for item in deliveries):
-            click.echo(f"notice {number} was delivered to {target}")
+        if found is not None and found.delivery is DeliveryState.SENT:
+            click.echo(f"notice {number} was delivered")
             return
+        error = found.error if found else ""
         time.sleep(POLL_INTERVAL_S)
-    reason = safe_text(state, 300) or "no scheduler runs, or it has other settings"
+    reason = safe_text(error, 300) or "no scheduler runs, or it has other settings"
     raise FarmTrouble(f"notice {number} was not delivered within a minute: {reason}")
 
 
@@ -88,16 +84,14 @@ class NoticePrinter:
 
     def poll(self) -> None:
         """Print what is new."""
-        from orchestrator.app.read_status import read_status_board
+        from orchestrator.app.manage_notices import list_notices
 
         try:
-            board = read_status_board(self._lab)
-        except BrokerDown:
+            newest = list_notices(self._lab, 5)
+        except (BrokerDown, StoreDown):
             return  # the supervisor is restarting it
-        if board is None:
-            return
         rings = self._lab.lab.settings.notices.bell and sys.stdout.isatty()
-        for item in reversed(board.notices):
+        for item in reversed(newest):
             if self._newest is not None and item.id > self._newest:
                 click.echo("\a" * rings + safe_text(item.text, 500))
-        self._newest = max((item.id for item in board.notices), default=0)
+        self._newest = max((item.id for item in newest), default=0)

@@ -21,15 +21,15 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES, NOTHING
-from orchestrator.decisions.health import Health
-from workloads.cli_options import FiniteRange
+from orchestrator.planning.states import Health
+from workloads.cli_options import DurationUpTo
 from workloads.text import safe_text
-from workloads.units import parse_duration
 
 if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
 
 COMMISSION_POLL_S = 0.5
+RESERVED_MAX_S = 365 * 24 * 3600.0
 COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it shows as busy
 
 _PHONE = click.argument("serial", metavar="PHONE", shell_complete=complete_phone)
@@ -150,55 +150,34 @@ def commission(serial: str, quick: bool, lab_folder: Path) -> int:
 
 @phone.command("connect")
 @click.argument("address", metavar="HOST[:PORT]")
+@click.option("--pair", "code", default="", help="Pair first, with this code; -: ask for it.")
+@click.option("--off", is_flag=True, help="Disconnect the phone instead.")
 @_HOST
 @lab_option
-def connect_(address: str, host: str, lab_folder: Path) -> int:
+def connect_(address: str, code: str, off: bool, host: str, lab_folder: Path) -> int:
     """Connect a phone over Wi-Fi and keep it connected.
 
     Without a port, 5555 is used. The agent connects it again after every start, until
-    'farm phone disconnect'.
+    'farm phone connect --off'. To pair (Android 11), take HOST:PORT and the code from Developer
+    options, Wireless debugging, Pair device with pairing code.
 
     \b
     Examples:
       farm phone connect 192.168.1.23
-      farm phone connect 192.168.1.23:37123 --host lab-2
+      farm phone connect 192.168.1.23:41915 --pair 482924
+      farm phone connect 192.168.1.23 --off
     """
-    from orchestrator.app.control_phones import connect_phone
+    from orchestrator.app import control_phones
 
-    return _print_outcome(connect_phone(connect(lab_folder), address, host))
-
-
-@phone.command()
-@click.argument("address", metavar="HOST[:PORT]")
-@_HOST
-@lab_option
-def disconnect(address: str, host: str, lab_folder: Path) -> int:
-    """Disconnect a phone that was connected over Wi-Fi.
-
-    Example: farm phone disconnect 192.168.1.23
-    """
-    from orchestrator.app.control_phones import disconnect_phone
-
-    return _print_outcome(disconnect_phone(connect(lab_folder), address, host))
-
-
-@phone.command()
-@click.argument("address", metavar="HOST:PORT")
-@click.option("--code", default="", help="Code on the phone's screen. Default: ask for it.")
-@_HOST
-@lab_option
-def pair(address: str, code: str, host: str, lab_folder: Path) -> int:
-    """Pair with a phone by its code (Android 11), and connect it.
-
-    The phone shows HOST:PORT and a code under Developer options, Wireless debugging, Pair device
-    with pairing code.
-
-    Example: farm phone pair 192.168.1.23:41915 --code 482924
-    """
-    from orchestrator.app.control_phones import pair_phone
-
-    code = code or click.prompt("Code on the phone's screen")
-    return _print_outcome(pair_phone(connect(lab_folder), address, code, host))
+    if code and off:
+        raise click.UsageError("--pair and --off exclude each other")
+    lab = connect(lab_folder)
+    if off:
+        return _print_outcome(control_phones.disconnect_phone(lab, address, host))
+    if code:
+        code = click.prompt("Code on the phone's screen") if code == "-" else code
+        return _print_outcome(control_phones.pair_phone(lab, address, code, host))
+    return _print_outcome(control_phones.connect_phone(lab, address, host))
 
 
 @phone.command()
@@ -231,35 +210,33 @@ def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> Non
 
 @phone.command()
 @_PHONE
-@_REASON
-@change_options
-def retire(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:
-    """Take a PHONE out of the lab permanently; its results are kept.
-
-    Its queued runs are skipped, and new sweeps do not use it.
-
-    Example: farm phone retire VM16T --why "the battery is worn out"
-    """
-    from orchestrator.app.control_phones import retire_phone
-
-    print_change(retire_phone(connect(lab_folder), serial, reason, dry_run))
-
-
-@phone.command()
-@_PHONE
+@click.option("--forget", is_flag=True, help="Forget it; only a phone without trials can be.")
+@reason_option
 @yes_option
 @change_options
-def forget(serial: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
-    """Forget a PHONE without trials; one with trials can be retired.
+def retire(
+    serial: str, forget: bool, reason: str, yes: bool, dry_run: bool, lab_folder: Path
+) -> None:
+    """Take a PHONE out of the lab permanently; its results are kept.
 
-    A phone that is still connected is announced again by its host.
+    Its queued runs are skipped, and new sweeps do not use it. A forgotten phone that is still
+    connected is announced again by its host.
 
-    Example: farm phone forget VMI90001 --dry-run
+    \b
+    Examples:
+      farm phone retire VM16T --why "the battery is worn out"
+      farm phone retire VMI90001 --forget --dry-run
     """
+    from orchestrator.app.control_phones import retire_phone
     from orchestrator.app.maintain_store import remove_phone
 
-    confirm(f"Forget {serial}?", yes or dry_run)
-    print_change(remove_phone(connect(lab_folder), serial, dry_run))
+    if forget:
+        confirm(f"Forget {serial}?", yes or dry_run)
+        print_change(remove_phone(connect(lab_folder), serial, dry_run))
+    elif not reason:
+        raise click.UsageError("--why is missing: the reason, shown to other users")
+    else:
+        print_change(retire_phone(connect(lab_folder), serial, reason, dry_run))
 
 
 @phone.command()
@@ -293,17 +270,24 @@ def tag(serial: str, tags: tuple[str, ...], dry_run: bool, lab_folder: Path) -> 
 
 @phone.command()
 @_PHONE
-@click.option("--for", "given", default="", help="Person, or how long: alice, 2h. Default: you.")
+@click.option("--person", default="", help="For whom. Default: you.")
 @click.option(
-    "--hours",
-    type=FiniteRange(0, 24 * 365),
-    default=0.0,
-    help="Length of the reservation in hours. Default: until it is unreserved.",
+    "--for",
+    "duration_s",
+    type=DurationUpTo(RESERVED_MAX_S),
+    help="How long: 90m, 2h, 7d. Default: until --off.",
 )
+@click.option("--off", is_flag=True, help="End the reservation.")
 @reason_option
 @change_options
 def reserve(
-    serial: str, given: str, hours: float, reason: str, dry_run: bool, lab_folder: Path
+    serial: str,
+    person: str,
+    duration_s: float | None,
+    off: bool,
+    reason: str,
+    dry_run: bool,
+    lab_folder: Path,
 ) -> None:
     """Reserve a PHONE for a person.
 
@@ -312,37 +296,17 @@ def reserve(
     \b
     Examples:
       farm phone reserve VM16T --for 2h
-      farm phone reserve VM16T --for alice --hours 2
+      farm phone reserve VM16T --person alice --for 7d
+      farm phone reserve VM16T --off
     """
-    from orchestrator.app.control_phones import reserve_phone
+    from orchestrator.app.control_phones import reserve_phone, unreserve_phone
 
-    duration_s = _duration_s(given)
-    if duration_s is not None and hours:
-        raise click.UsageError(f"--for {given} and --hours both give a length; use one of them")
-    person = given if duration_s is None else ""
-    hours = hours if duration_s is None else duration_s / 3600
-    print_change(reserve_phone(connect(lab_folder), serial, person, hours, reason, dry_run))
-
-
-@phone.command()
-@_PHONE
-@change_options
-def unreserve(serial: str, dry_run: bool, lab_folder: Path) -> None:
-    """End the reservation of a PHONE.
-
-    Example: farm phone unreserve VM16T
-    """
-    from orchestrator.app.control_phones import unreserve_phone
-
-    print_change(unreserve_phone(connect(lab_folder), serial, dry_run))
-
-
-def _duration_s(text: str) -> float | None:
-    """Return a duration such as 2h in seconds; None if the text is something else."""
-    try:
-        return parse_duration(text)
-    except ValueError:
-        return None
+    lab = connect(lab_folder)
+    if off:
+        print_change(unreserve_phone(lab, serial, dry_run))
+        return
+    hours = (duration_s or 0.0) / 3600
+    print_change(reserve_phone(lab, serial, person, hours, reason, dry_run))
 
 
 def _print_outcome(outcome: "CommandOutcome", as_json: bool = False) -> int:

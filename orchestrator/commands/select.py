@@ -17,8 +17,8 @@ from orchestrator.commands.select_options import (
     read_clients,
     workload_options,
 )
-from orchestrator.commands.select_simulate import contest, simulate
-from workloads.cli_options import COUNT, SEED, FiniteRange, value_option
+from orchestrator.commands.select_simulate import simulate
+from workloads.cli_options import COUNT, SEED, DurationUpTo, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable, Recommendation, RoundEstimate
@@ -44,7 +44,6 @@ def select() -> None:
 
 
 select.add_command(simulate)
-select.add_command(contest)
 select.add_command(export_fleet)
 select.add_command(verify)
 
@@ -61,9 +60,9 @@ select.add_command(verify)
 @value_option(
     "--heated-for",
     "heated_s",
-    type=FiniteRange(0, SECONDS_MAX),
-    default=0.0,
-    help="Assume that the phones have already trained for this many seconds (thermal state).",
+    type=DurationUpTo(SECONDS_MAX, or_zero=True),
+    default="0s",
+    help="Assume that the phones have already trained for this time (thermal state).",
 )
 @click.option(
     "--live",
@@ -95,7 +94,7 @@ def choose(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     \b
     Examples:
       farm select demo -k 3
-      farm select demo -k 3 --round-seconds 300 --rest-seconds 60
+      farm select demo -k 3 --round 5m --rest 60s
     """
     from orchestrator.app import select_clients as clients
 

@@ -20,7 +20,7 @@ from workloads.units import count_text
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ExportCheck, LinkDistribution
 
-CONSUMER_NAMES = ("fedscale", "federatedscope", "oort", "flash", "flower", "appfl", "csv")
+CONSUMER_NAMES = ("fedscale", "flower", "appfl", "csv")
 LINK_NAMES = ("flash-wifi",)
 
 
@@ -90,7 +90,7 @@ def export_fleet(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     """Write the fleet for a simulator, and check it.
 
     The files are read back as the simulator reads them. Their times hold for the stated rounds:
-    --samples or --round-seconds, --rest-seconds and --batch.
+    --samples or --round, --rest and --batch-size.
 
     \b
     Examples:
@@ -168,7 +168,7 @@ def _parse_links(link_kbps: str | None, name: str | None) -> "LinkDistribution |
 def verify(folder: Path, as_json: bool) -> None:
     """Check an exported FOLDER as its consumer reads it.
 
-    Prints the time of a round that the consumer computes beside that of 'farm select', for the
+    Prints the time of a round that the consumer computes beside the time of 'farm select', for the
     client of each measured phone with the largest difference.
 
     Example: farm select verify demo-fedscale
@@ -176,18 +176,11 @@ def verify(folder: Path, as_json: bool) -> None:
     from orchestrator.app.select_clients import verify_export
 
     check = verify_export(folder)
-    rows = list(
-        zip(
-            *(check.phones, check.counts, check.consumer_s, check.select_s, check.errors),
-            strict=True,
-        )
-    )
     if as_json:
-        keys = ("phone", "clients", "consumer_s", "select_s", "relative_error")
         document = {
             "consumer": check.title,
             "clients": check.clients,
-            "rounds": [dict(zip(keys, row, strict=True)) for row in rows],
+            "rounds": [vars(each) for each in check.rounds],
             "link_error": check.link_error,
         }
         print_json(document)
@@ -195,20 +188,22 @@ def verify(folder: Path, as_json: bool) -> None:
         print_table(
             ["PHONE", "CLIENTS", "CONSUMER S/ROUND", "SELECT S/ROUND", "ERROR"],
             [
-                [phone, str(count), f"{theirs:.5g}", f"{ours:.5g}", f"{error:.2%}"]
-                for phone, count, theirs, ours, error in rows
+                [
+                    *(each.phone, str(each.clients), f"{each.consumer_s:.5g}"),
+                    *(f"{each.select_s:.5g}", f"{each.relative_error:.2%}"),
+                ]
+                for each in check.rounds
             ],
         )
     _report_check(check)
 
 
 def _report_check(check: "ExportCheck") -> None:
-    worst = max(check.errors)
     link = "" if check.link_error is None else f", links to within {check.link_error:.2%}"
     if not check.agrees:
         raise InvalidRequest(
-            f"{check.title} would compute times that differ by up to {worst:.1%}{link} from those "
-            "of 'farm select'; do not use this export"
+            f"{check.title} would compute times that differ by up to {check.worst:.1%}{link} "
+            "from those of 'farm select'; do not use this export"
         )
     rounds = f"rounds of {count_text(check.clients, 'client')}"
-    click.echo(f"{check.title} computes {rounds} to within {worst:.2%}{link}.", err=True)
+    click.echo(f"{check.title} computes {rounds} to within {check.worst:.2%}{link}.", err=True)

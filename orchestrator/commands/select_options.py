@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, lab_option
-from workloads.cli_options import COUNT, FiniteRange, value_option
+from workloads.cli_options import COUNT, DurationUpTo, FiniteRange, value_option
 
 if TYPE_CHECKING:
     from orchestrator.app.select_clients import ClientTable
 
 POLICY_NAMES = (
-    *("random", "fastest", "fastest-sustained", "fedcs", "tifl", "power-of-choice", "oort"),
-    "frugal",
+    *("random", "fastest", "fastest-sustained", "fedcs", "power-of-choice", "oort", "frugal"),
 )
 
 SECONDS_MAX = 1_000_000
@@ -23,39 +22,42 @@ _workload_options = (
     click.argument("name", metavar="SWEEP"),
     lab_option,
     click.option("--workload", help="Workload, if the sweep has several."),
-    click.option("--batch", type=COUNT, help="Batch size, if the sweep has several."),
+    click.option("--batch-size", "batch", type=COUNT, help="Batch size, if the sweep has several."),
     click.option(
         "--allow-mixed", is_flag=True, help="Allow mixing phones with different control levels."
     ),
 )
 link_option = value_option(
-    "--link-s",
-    type=FiniteRange(0, SECONDS_MAX),
-    default=0.0,
-    help="Seconds that a phone takes to download the model and upload its update.",
+    "--link-time",
+    "link_s",
+    type=DurationUpTo(SECONDS_MAX, or_zero=True),
+    default="0s",
+    help="Time that a phone takes to download the model and upload its update.",
 )
 deadline_option = click.option(
     "--deadline",
-    type=FiniteRange(0, SECONDS_MAX, min_open=True),
-    help="Round deadline in seconds.",
+    type=DurationUpTo(SECONDS_MAX),
+    help="Deadline of a round, such as 90s.",
 )
 
 round_seconds_option = value_option(
-    "--round-seconds",
-    type=FiniteRange(0, SECONDS_MAX, min_open=True),
-    default=30.0,
+    "--round",
+    "round_seconds",
+    type=DurationUpTo(SECONDS_MAX),
+    default="30s",
     help="Training time per round on the median phone while it is cool.",
 )
 _duty_options = (
     click.option(
         "--samples",
         type=FiniteRange(1, SAMPLES_MAX),
-        help="Samples per phone and round. Default: as many as fit into --round-seconds.",
+        help="Samples per phone and round. Default: as many as fit into --round.",
     ),
     round_seconds_option,
     click.option(
-        "--rest-seconds",
-        type=FiniteRange(0, SECONDS_MAX),
+        "--rest",
+        "rest_seconds",
+        type=DurationUpTo(SECONDS_MAX, or_zero=True),
         help="Pause between two rounds of a phone. Default: until it is cool.",
     ),
 )

@@ -1,7 +1,7 @@
-"""`farm select simulate|contest`: compares the policies in small federated training tasks."""
+"""`farm select simulate`: compares the policies in a small federated training."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +19,12 @@ from orchestrator.commands.select_options import (
 from workloads.cli_options import COUNT, FiniteRange, value_option
 
 if TYPE_CHECKING:
-    from orchestrator.app.select_clients import ContestRow, SimulationOutcome
+    from orchestrator.app.select_clients import SimulationOutcome
 
 HEADINGS = (
     *("POLICY", "REACHED", "MINUTES", "TIME / RANDOM", "ENERGY / RANDOM", "ROUNDS / RANDOM"),
     *("ACCURACY - RANDOM", "ACCURACY", "ROUND S", "HEAT", "UNFAIRNESS", "EMPTY BATTERIES"),
     "LATE UPDATES",
-)
-SCENARIO_NAMES = (
-    *("independent", "rare-on-slow", "equal-steps", "over-selection", "hot-reuse", "day"),
-    *("digits", "noise"),
 )
 
 
@@ -179,74 +175,3 @@ def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None
             ]
         )
     print_table(HEADINGS, rows)
-
-
-@click.command()
-@workload_options
-@click.option(
-    "--scenario",
-    "scenarios",
-    multiple=True,
-    type=click.Choice(SCENARIO_NAMES),
-    help="Run only these scenarios.",
-)
-@value_option("--seeds", type=click.IntRange(2, 1000), default=30, help="Number of held-out seeds.")
-@click.option("--no-ablation", is_flag=True, help="Skip the ablation of the policy frugal.")
-@json_option
-def contest(  # noqa: PLR0913, PLR0917 (click passes options one by one)
-    name: str,
-    lab_folder: Path,
-    workload: str | None,
-    batch: int | None,
-    allow_mixed: bool,
-    scenarios: tuple[str, ...],
-    seeds: int,
-    no_ablation: bool,
-    as_json: bool,
-) -> None:
-    """Compare the policies in eight fixed scenarios.
-
-    The worst scenario of the policy frugal is printed first.
-
-    Every cell is the time to the target accuracy relative to random, which selects 1.3 times
-    as many phones as it needs, with a 95 % interval over paired seeds, and the number of seeds that
-    reached the accuracy; ≥ and ≤ mark bounds where some did not. HEAT and ROUNDS are those of
-    random. The second table is an ablation of frugal: the time without a term relative to the time
-    with it. --json also has the energy.
-
-    Example: farm select contest demo --scenario noise --seeds 10
-    """
-    from orchestrator.app.select_clients import run_contest
-    from orchestrator.commands.progress import show_progress
-
-    table = read_clients(name, lab_folder, workload, batch, allow_mixed)
-    names = show_progress(list(scenarios or SCENARIO_NAMES), "scenarios")
-    rows, notes = run_contest(table, names, seeds, ablation=not no_ablation)
-    if as_json:
-        documents = [asdict(row) for row in rows]
-        print_json({"simulated": table.simulated, "notes": notes, "scenarios": documents})
-        return
-    _print_contest(rows)
-    print_notes(notes)
-
-
-def _print_contest(rows: "Sequence[ContestRow]") -> None:
-    policies = [entry.policy for entry in rows[0].entries]
-    print_table(
-        ["SCENARIO", *(policy.upper() for policy in policies), "HEAT", "ROUNDS"],
-        [
-            [
-                row.scenario.name,
-                *(f"{entry.time}, {entry.reached}/{entry.seeds}" for entry in row.entries),
-                f"{row.baseline.mean_heat:.2f}",
-                f"{row.baseline.rounds:.0f}",
-            ]
-            for row in rows
-        ],
-    )
-    if rows[0].terms:
-        click.echo()
-        print_table(
-            ["SCENARIO", *(f"WITHOUT {term.upper()}" for term in rows[0].terms)],
-            [[row.scenario.name, *(str(delta) for delta in row.terms.values())] for row in rows],
-        )

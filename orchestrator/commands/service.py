@@ -1,4 +1,7 @@
-"""`farm service`: runs one central service in this process; `farm up` starts all of them."""
+"""`farm service`: runs one central service in this process; `farm up` starts all of them.
+
+`farm service agent` is in agent/cli.py.
+"""
 
 import signal
 import threading
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def service() -> None:
-    """Run one central service: scheduler, ingest or api."""
+    """Run one service: scheduler, ingest, api, or the agent of a host."""
 
 
 def _start(lab_folder: Path, name: str) -> "tuple[LabConnection, ServiceHealth]":
@@ -35,7 +38,7 @@ def scheduler(lab_folder: Path) -> None:
 
     Example: farm service scheduler --lab lab
     """
-    from orchestrator.app.run_service import run_scheduler
+    from orchestrator.app.services.run_service import run_scheduler
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -51,7 +54,7 @@ def ingest(lab_folder: Path) -> None:
 
     Example: farm service ingest --lab lab
     """
-    from orchestrator.app.run_service import run_ingest
+    from orchestrator.app.services.run_service import run_ingest
 
     run_ingest(*_start(lab_folder, "ingest"))
 

@@ -1,4 +1,4 @@
-"""The commented files that `farm workload new` and `farm external new` start with."""
+"""The commented files that `farm workload new` start with."""
 
 import hashlib
 import json
@@ -68,7 +68,7 @@ text: what it does, in one line
 
 # Files that are pushed to the phone, by SHA-256. After a change of a file, copy it into the lab
 # again and put the new digest here; this command does the first and prints the second:
-#   farm workload add-file {path}
+#   farm workload add {path}
 files:
   {program}: {digest}
 

@@ -1,6 +1,8 @@
 """`farm status`: the state of the lab on one screen."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.read_status import LabStatus
+    from orchestrator.app.lab_status import KnownPhone, LabView
 
 
 @click.command()
@@ -21,51 +23,94 @@ def status(lab_folder: Path, as_json: bool) -> None:
 
     Example: farm status
     """
-    from orchestrator.app.read_status import read_status_board
+    from orchestrator.app.lab_status import read_lab_status
     from workloads.protocol.faults import FarmTrouble
 
     lab = connect(lab_folder)
-    board = read_status_board(lab)
-    if board is None:
+    view = read_lab_status(lab, with_progress=False)
+    if not view.has_scheduler:
         raise FarmTrouble(
             "the scheduler is not running, so no runs are dispatched; start it with 'farm up'"
         )
     if as_json:
-        print_json(board.model_dump(mode="json"))
+        print_json(_values(view))
         return
-    for line in (*_problems(board), f"lab     {lab.place}", *_lines(board)):
+    for line in (*_problems(view), f"lab     {lab.place}", *_lines(view)):
         click.echo(safe_text(line, 400))
 
 
-def _problems(board: "LabStatus") -> Iterator[str]:
+def _unhealthy(view: "LabView") -> "list[KnownPhone]":
+    usual = ("good", "retired")
+    return [phone for phone in view.phones if phone.health not in usual]
+
+
+def _states(view: "LabView") -> Counter[str]:
+    """Count phones by what they do."""
+    return Counter(str(phone.status.state) for phone in view.phones if phone.health != "retired")
+
+
+def _values(view: "LabView") -> dict[str, object]:
+    """Return the state of the lab as JSON-like values."""
+    return {
+        "at": view.at.isoformat(),
+        "hosts": {host: seen_at.isoformat() for host, seen_at in view.hosts.items()},
+        "problems": [asdict(item) for item in view.host_problems],
+        "phones": dict(sorted(_states(view).items())),
+        "unhealthy": [
+            {"phone": phone.serial, "health": phone.health, "reason": phone.health_reason}
+            for phone in _unhealthy(view)
+        ],
+        "drained": view.drained,
+        "sweeps": [
+            {
+                "id": sweep.id,
+                "name": sweep.name,
+                "state": sweep.state,
+                "reason": sweep.state_reason,
+                "total": sweep.total,
+                "done": sweep.done,
+                "failed": sweep.failed,
+                "left": sweep.left,
+            }
+            for sweep in (*view.sweeps, *view.others)
+        ],
+        "notices": [{"id": item.id, "kind": item.kind, "text": item.text} for item in view.notices],
+    }
+
+
+def _problems(view: "LabView") -> Iterator[str]:
     """Yield every problem with the command that helps."""
-    for notice in board.problems:
+    for notice in view.host_problems:
         yield f"!       {notice.host}: {notice.text}"
-    for phone in board.unhealthy:
-        command = f"farm phone {'check' if phone.health == 'suspect' else 'release'} {phone.phone}"
-        yield f"!       {phone.phone} is {phone.health}: {phone.reason}; next: {command}"
-    away = board.phones.get("away", 0)
+    for item in view.problems:
+        yield f"!       {item.host}: {item.address} cannot be used: {item.text}"
+    for phone in _unhealthy(view):
+        command = f"farm phone {'check' if phone.health == 'suspect' else 'release'} {phone.serial}"
+        reason = phone.health_reason
+        yield f"!       {phone.serial} is {phone.health}: {reason}; next: {command}"
+    away = _states(view).get("away", 0)
     if away:
         yield f"!       {away} phone{'s' * (away > 1)} away; see: farm phone list"
-    for host in board.drained:
-        yield f"!       {host} is drained; undo: farm agent undrain {host}"
-    for sweep in board.sweeps:
+    for host in view.drained:
+        yield f"!       {host} is drained; undo: farm host drain {host} --off"
+    for sweep in (*view.sweeps, *view.others):
         if sweep.left and sweep.state == "paused":
             undo = f"farm sweep resume {sweep.id}"
-            yield f"!       {sweep.id} is paused: {sweep.reason}; undo: {undo}"
+            yield f"!       {sweep.id} is paused: {sweep.state_reason}; undo: {undo}"
         if sweep.failed:
             see = f"farm trial list {sweep.id} --state failed"
             yield f"!       {sweep.id} has {sweep.failed} failed runs; see: {see}"
 
 
-def _lines(board: "LabStatus") -> Iterator[str]:
-    counts = ", ".join(f"{count} {state}" for state, count in board.phones.items())
-    yield f"hosts   {', '.join(sorted(board.hosts)) or 'none; add one with: farm agent run'}"
+def _lines(view: "LabView") -> Iterator[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(_states(view).items()))
+    yield f"hosts   {', '.join(sorted(view.hosts)) or 'none; add one with: farm service agent'}"
     yield f"phones  {counts or 'none yet; connect one, or: farm up --virtual'}"
-    for sweep in board.sweeps:
+    sweeps = (*view.sweeps, *view.others)
+    for sweep in sweeps:
         failed = f", {sweep.failed} failed" if sweep.failed else ""
         state = "" if sweep.state == "active" else f" ({sweep.state})"
         done = f"{sweep.done}/{sweep.total} done{failed}"
         yield f"sweep   {sweep.id} {sweep.name}{state}: {done}"
-    if not board.sweeps:
+    if not sweeps:
         yield "sweep   none; submit one with: farm sweep submit FILE"

@@ -18,7 +18,7 @@ from orchestrator.commands.common import (
 from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
 from orchestrator.commands.output_file import output_path
-from workloads.cli_options import FiniteRange
+from workloads.cli_options import EVENTS, PhoneSpeed
 from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from orchestrator.app.run_study import Claim, ClaimRow, Study, StudyAnswer
     from orchestrator.commands.study_targets import StudyTarget
 
-SPEED = 500.0
 _STUDY = click.argument("name", metavar="STUDY", shell_complete=complete_study)
 _output_option = click.option("-o", "--output", default="", help="File of the report page.")
 _external_option = click.option(
@@ -116,10 +115,11 @@ def _self_check_text(claim: "Claim") -> str:
 )
 @click.option(
     "--speed",
-    type=FiniteRange(1, 1000),
-    default=SPEED,
+    type=PhoneSpeed(1, 1000),
+    metavar="N|events",
+    default=EVENTS,
     show_default=True,
-    help="Speed of the virtual phones' clocks relative to real time.",
+    help="Speed of the virtual phones' clocks relative to real time, or as fast as possible.",
 )
 @click.option(
     "--dir",
@@ -145,17 +145,17 @@ def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
 ) -> int:
     """Run a STUDY, and print its claims beside the results.
 
-    It runs on the phones of the running lab; --virtual and --native start a temporary lab. Studies
-    of kernels run on an OpenCL device of this computer, unless phones are requested. Running a
-    study again in the same lab repeats no measurement.
+    It runs on the phones of the running lab; --virtual and --native start a temporary lab. With
+    --native, studies of GPU kernels use the OpenCL device that FARM_OPENCL names, by default PoCL.
+    Running a study again in the same lab repeats no measurement.
 
     \b
     Examples:
       farm study run emdl-cpuconf --virtual
-      farm study run cambridge-gemm
+      farm study run cambridge-gemm --native
       farm study run --all --virtual
     """
-    from orchestrator.app.run_study import answer_study, find_study
+    from orchestrator.app.run_study import find_study
     from orchestrator.commands import study_targets
 
     if virtual and native:
@@ -166,9 +166,6 @@ def run(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     if name is None:
         return _run_all(target, external, as_json)
     chosen = find_study(name)
-    if target.uses_kernels(chosen):
-        evidence = study_targets.run_on_kernels(chosen)
-        return _finish(answer_study(chosen, evidence), output, as_json)
     with study_targets.run_on_phones(chosen, target, external, quiet=as_json) as stored:
         if target.temporary and not output:
             output = str(stored.lab.lab.root / f"{name}.html")
@@ -256,7 +253,7 @@ def _print(answer: "StudyAnswer") -> None:
     click.echo(f"\n{answer.study.title}. {answer.study.question}")
     rows = [row.cells for row in answer.rows]
     print_table(HEADINGS, blank_repeats(rows) if sys.stdout.isatty() else rows)
-    for note in table_notes(answer.study, answer.rows, answer.kernels):
+    for note in table_notes(answer.study, answer.rows):
         print_paragraph(note)
 
 

@@ -1,7 +1,6 @@
-"""Where a study runs: in the running lab, in a temporary lab, or on the OpenCL kernels alone."""
+"""Where a study runs: in the running lab or in a temporary one."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from workloads.protocol.faults import InvalidRequest
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
     from orchestrator.app.plan_sweep import FetchFile
-    from orchestrator.app.run_study import Study, StudyAnswer, StudyEvidence
+    from orchestrator.app.run_study import Study, StudyAnswer
 
 EXTERNAL_ENGINE = ', "external:engine"'  # the place of another engine in a study's sweep
 
@@ -38,25 +37,11 @@ class StudyTarget:
         """Whether a lab is started for the study and stopped afterwards."""
         return self.virtual or self.native
 
-    def uses_kernels(self, study: "Study") -> bool:
-        """Whether a study of kernels runs on an OpenCL device, because no phones were requested."""
-        return bool(study.harness) and self.lab is None and not self.temporary
-
     def folder_of(self, study: "Study") -> Path:
         """Return the folder of a temporary lab."""
         kind = "native" if self.native else "simulated"
         stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
         return self.folder or Path(f"{study.name}-{kind}-{stamp}")
-
-
-def run_on_kernels(study: "Study") -> "StudyEvidence":
-    """Run the kernels of a study with the OpenCL harness, on its default device."""
-    from kernels.harness.cli import choose
-    from orchestrator.app.run_study import collect_kernel_evidence, count_steps
-
-    device = choose(None)
-    with click.progressbar(length=count_steps(study), label=study.name, file=sys.stderr) as bar:
-        return collect_kernel_evidence(study, device, lambda: bar.update(1))
 
 
 @dataclass(frozen=True)
@@ -78,10 +63,6 @@ class StoredStudy:
 
 def answer_on_target(study: "Study", target: StudyTarget, external: Path | None) -> "StudyAnswer":
     """Run one study without a live view, and answer its claims."""
-    from orchestrator.app.run_study import answer_study
-
-    if target.uses_kernels(study):
-        return answer_study(study, run_on_kernels(study))
     used = external if any(EXTERNAL_ENGINE in text for text in study.sweeps()) else None
     folder = target.folder / study.name if target.folder else None
     with run_on_phones(study, replace(target, folder=folder), used, quiet=True) as stored:
@@ -141,20 +122,17 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
 
 def _follow(lab: "LabConnection", sweep: str, keep_up: KeepUp, quiet: bool) -> str:
     """Follow a sweep to its end; return what only a person can do to continue it."""
-    from orchestrator.app.phone_filter import parse_phone_filter
     from orchestrator.app.run_study import wait_for_sweep
-    from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
-    from orchestrator.commands.tui_actions import ActionHandler
+    from orchestrator.app.screen.waiting_sweep import SweepWait, find_obstacles, obstacle_text
     from orchestrator.tui.watch_loop import WatchOptions, run_watch
 
     if quiet:
         return wait_for_sweep(lab, sweep, keep_up, lambda text: click.echo(text, err=True))
     wait = SweepWait()
     view = run_watch(
-        *(lab, WatchOptions(sweep, "study")),
+        lab,
+        WatchOptions(sweep, "study"),
         lambda view: keep_up() and (view.sweeps[0].finished or wait.is_stuck(view)),
-        parse_phone_filter,
-        ActionHandler(lab),
     )
     return obstacle_text(find_obstacles(view)) if wait.is_stuck(view) else ""
 
@@ -179,7 +157,7 @@ def add_files_beside(manifest: Path | None, lab: "LabConnection") -> None:
     if manifest is None:
         return
     from orchestrator.app.external_engines import check_manifest
-    from orchestrator.commands.workload import add_to_lab
+    from orchestrator.commands.workload_files import add_to_lab
 
     for file in check_manifest(_read_text(manifest), manifest.name).files:
         if (manifest.parent / file.name).is_file():

@@ -19,6 +19,7 @@ from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.control_sweeps import MeasuredRun, RunNote
+    from orchestrator.app.lab_connection import LabConnection
     from orchestrator.app.plan_sweep import BadSweep
 
 INVALID_FILE = 3
@@ -96,23 +97,14 @@ def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
 
 @sweep.command()
 @_FILE
-@click.option(
-    "--notify",
-    multiple=True,
-    metavar="TARGET",
-    help="Notify this target of lab.toml when the sweep ends or is blocked.",
-)
 @lab_option
 @json_option
-def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool) -> int:
+def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     """Queue the runs of a sweep FILE (-: standard input).
 
     Submitting the same sweep again queues only what is missing.
 
-    \b
-    Examples:
-      farm sweep submit examples/smoke.yaml
-      farm sweep submit examples/smoke.yaml --notify office
+    Example: farm sweep submit examples/smoke.yaml
     """
     from orchestrator.app.plan_sweep import BadSweep
     from orchestrator.app.submit_sweep import submit_sweep
@@ -120,7 +112,7 @@ def submit(file: Path, notify: tuple[str, ...], lab_folder: Path, as_json: bool)
 
     text = _read_text(file)
     try:
-        submission = submit_sweep(connect(lab_folder), text, _fetch_beside(file), notify)
+        submission = submit_sweep(connect(lab_folder), text, _fetch_beside(file))
     except BadSweep as error:
         _print_problems(file, error, " Nothing was submitted.")
         return INVALID_FILE
@@ -180,13 +172,23 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
 
 @sweep.command()
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
+@click.option("--digest", is_flag=True, help="Print only the SHA-256 of all results.")
 @lab_option
 @json_option
-def show(name: str, lab_folder: Path, as_json: bool) -> None:
+def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
     """Show the runs, failures and results of a SWEEP.
 
-    Example: farm sweep show smoke
+    On virtual phones in event time, a sweep that runs alone in an empty lab, without a budget, has
+    the same digest on every computer. 'farm export SWEEP --format results' writes what it is of.
+
+    \b
+    Examples:
+      farm sweep show smoke
+      farm sweep show smoke --digest
     """
+    if digest:
+        _print_digest(connect(lab_folder), name, as_json)
+        return
     from orchestrator.app.compare_results import same_applied_clocks
     from orchestrator.app.control_sweeps import RunState, show_sweep
     from orchestrator.commands.fleet_view import print_clocks, print_comparison
@@ -216,6 +218,16 @@ def show(name: str, lab_folder: Path, as_json: bool) -> None:
     if details.runs:
         print_comparison(details.runs)
         print_clocks(details.runs)
+
+
+def _print_digest(lab: "LabConnection", name: str, as_json: bool) -> None:
+    from orchestrator.app.export_results import read_results_digest
+
+    digest, count = read_results_digest(lab, name)
+    if as_json:
+        print_json({"digest": digest, "reports": count})
+    else:
+        click.echo(f"{digest}  {count_text(count, 'report')}")
 
 
 def failure_lines(failures: Sequence["RunNote"]) -> list[str]:
@@ -266,7 +278,7 @@ def _fetch_beside(file: Path) -> Callable[[str], str]:
             if program not in warned:
                 click.echo(
                     f"Warning: {program} has changed, but {name} names the old file; run 'farm "
-                    f"workload add-file {program}' and write '{program}: {digest}' there.",
+                    f"workload add {program}' and write '{program}: {digest}' there.",
                     err=True,
                 )
             warned.add(program)

@@ -1,4 +1,4 @@
-"""Operators' changes of sweeps (`farm sweep pause`, `remove`, `pin` and so on), and `farm audit`.
+"""Operators' changes of sweeps: `farm sweep pause`, `remove`, `keep` and so on.
 
 Every change prints what it changed and how to undo it, and is recorded in the audit log.
 """
@@ -11,16 +11,11 @@ from orchestrator.commands.common import (
     change_options,
     confirm,
     connect,
-    json_option,
-    lab_option,
     print_change,
-    print_items,
     reason_option,
     yes_option,
 )
 from orchestrator.commands.completion import complete_sweep
-from workloads.cli_options import value_option
-from workloads.text import safe_text
 
 _SWEEP = click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 
@@ -99,36 +94,6 @@ def priority(name: str, priority: int, dry_run: bool, lab_folder: Path) -> None:
 
 
 @click.command()
-@click.argument("target", metavar="[SWEEP|PHONE|HOST]", required=False)
-@value_option(
-    "--limit", type=click.IntRange(1, 10_000), default=30, help="Maximum number of entries."
-)
-@lab_option
-@json_option
-def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> int:
-    """List operators' changes, newest first.
-
-    Each entry has the command that undoes it.
-
-    Example: farm audit smoke
-    """
-    from orchestrator.app.control_sweeps import list_audit
-
-    entries = list_audit(connect(lab_folder), target, limit)
-    rows = [
-        (
-            f"{entry.occurred_at:%Y-%m-%d %H:%M:%S}",
-            *(entry.actor, entry.action, entry.target, entry.undo or "-"),
-            entry.after.get("reason") or "-",
-        )
-        for entry in entries
-    ]
-    about = f" of {safe_text(target)}" if target else ""
-    headings = ("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO", "REASON")
-    return print_items(entries, as_json, headings, rows, f"no change{about} is recorded")
-
-
-@click.command()
 @_SWEEP
 @yes_option
 @change_options
@@ -147,28 +112,19 @@ def remove(name: str, yes: bool, dry_run: bool, lab_folder: Path) -> None:
 
 @click.command()
 @_SWEEP
+@click.option("--off", is_flag=True, help="End the protection.")
 @change_options
-def pin(name: str, dry_run: bool, lab_folder: Path) -> None:
+def keep(name: str, off: bool, dry_run: bool, lab_folder: Path) -> None:
     """Protect a SWEEP from pruning and removal.
 
-    Example: farm sweep pin smoke
+    \b
+    Examples:
+      farm sweep keep smoke
+      farm sweep keep smoke --off
     """
-    from orchestrator.app.maintain_store import pin_sweep
+    from orchestrator.app.maintain_store import pin_sweep, unpin_sweep
 
-    print_change(pin_sweep(connect(lab_folder), name, dry_run))
-
-
-@click.command()
-@_SWEEP
-@change_options
-def unpin(name: str, dry_run: bool, lab_folder: Path) -> None:
-    """End the protection of a SWEEP.
-
-    Example: farm sweep unpin smoke
-    """
-    from orchestrator.app.maintain_store import unpin_sweep
-
-    print_change(unpin_sweep(connect(lab_folder), name, dry_run))
+    print_change((unpin_sweep if off else pin_sweep)(connect(lab_folder), name, dry_run))
 
 
-CONTROL_COMMANDS = (pause, resume, cancel, retry, priority, remove, pin, unpin)
+CONTROL_COMMANDS = (pause, resume, cancel, retry, priority, remove, keep)

@@ -1,8 +1,9 @@
-"""`farm token`: who may use the API of the lab, as what, and until when."""
+"""`farm lab token`: who may use the API of the lab, as what, and until when."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +16,12 @@ from orchestrator.commands.common import (
     print_items,
     print_json,
 )
-from workloads.cli_options import FiniteRange, value_option
+from workloads.cli_options import DurationUpTo, value_option
+
+if TYPE_CHECKING:
+    from orchestrator.app.lab_connection import LabConnection
+
+DAY_S = 24 * 3600.0
 
 
 @click.group()
@@ -32,24 +38,38 @@ def token() -> None:
     help="Viewers can only read; operators also control the lab; admins also change the store.",
 )
 @value_option(
-    "--days",
-    type=FiniteRange(0, 3650, min_open=True),
-    default=90.0,
-    help="Days until the token expires.",
+    "--for",
+    "valid_s",
+    type=DurationUpTo(3650 * DAY_S),
+    default="90d",
+    help="How long the token is valid.",
 )
+@click.option("--link", is_flag=True, help="Print a link to the web page instead.")
 @lab_option
 @json_option
-def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) -> None:
+def add(
+    person: str, role: str, valid_s: float, link: bool, lab_folder: Path, as_json: bool
+) -> None:
     """Create a token for a PERSON and print it, once.
 
     The person uses it with: export FARM_API=URL FARM_TOKEN=TOKEN
 
-    Example: farm token add anna --role operator --days 30
+    A link works once: the browser that opens it first stays logged in for 30 days, with read-only
+    access. 'farm lab token list' shows the session, 'farm lab token revoke' ends it.
+
+    \b
+    Examples:
+      farm lab token add anna --role operator --for 30d
+      farm lab token add anna --link
     """
     from orchestrator.app.manage_tokens import add_token
     from orchestrator.app.operation import Role
 
-    added = add_token(connect(lab_folder), person, Role(role), days)
+    lab = connect(lab_folder)
+    if link:
+        _print_link(lab, person, as_json)
+        return
+    added = add_token(lab, person, Role(role), valid_s / DAY_S)
     if as_json:
         print_json(asdict(added.token) | {"secret": added.secret})
         return
@@ -58,21 +78,11 @@ def add(person: str, role: str, days: float, lab_folder: Path, as_json: bool) ->
     click.echo(f"{added.token.id}: {added.token.person}, {role}, until {ends}", err=True)
 
 
-@token.command()
-@click.argument("person")
-@lab_option
-@json_option
-def link(person: str, lab_folder: Path, as_json: bool) -> None:
-    """Print a link to the web page of the lab for a PERSON.
-
-    The link works once: the browser that opens it first stays logged in for 30 days, with
-    read-only access. 'farm token list' shows the session, 'farm token revoke' ends it.
-
-    Example: farm token link anna
-    """
+def _print_link(lab: "LabConnection", person: str, as_json: bool) -> None:
+    """Print a link with which a person logs in to the web page, once."""
     from orchestrator.app.manage_tokens import add_login_link
 
-    added = add_login_link(connect(lab_folder), person)
+    added = add_login_link(lab, person)
     if as_json:
         print_json(asdict(added))
         return
@@ -86,7 +96,7 @@ def link(person: str, lab_folder: Path, as_json: bool) -> None:
 def list_all(lab_folder: Path, as_json: bool) -> int:
     """List all tokens, newest first; the secrets are not stored.
 
-    Example: farm token list
+    Example: farm lab token list
     """
     from orchestrator.app.manage_tokens import list_tokens
 
@@ -101,7 +111,7 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         for item in tokens
     ]
     headings = ("TOKEN", "PERSON", "ROLE", "EXPIRES (UTC)", "STATE")
-    if_empty = "no token yet; add one with: farm token add NAME"
+    if_empty = "no token yet; add one with: farm lab token add NAME"
     return print_items(tokens, as_json, headings, rows, if_empty)
 
 
@@ -109,9 +119,9 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
 @click.argument("token_id", metavar="TOKEN")
 @change_options
 def revoke(token_id: str, dry_run: bool, lab_folder: Path) -> None:
-    """Revoke a TOKEN at once; 'farm token list' prints its id.
+    """Revoke a TOKEN at once; 'farm lab token list' prints its id.
 
-    Example: farm token revoke tk-1a2b3c4d
+    Example: farm lab token revoke tk-1a2b3c4d
     """
     from orchestrator.app.manage_tokens import revoke_token
 

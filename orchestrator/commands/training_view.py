@@ -8,7 +8,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
 from orchestrator.commands.completion import complete_sweep
-from workloads.cli_options import FiniteRange
+from workloads.cli_options import DurationUpTo, value_option
 from workloads.text import safe_text
 from workloads.units import count_text
 
@@ -19,6 +19,7 @@ HEADINGS = (
     *("PHONE", "MODEL", "CASE", "FEASIBLE", "MEMORY", "TOKENS/S", "HOURS", "ENERGY"),
     *("INTERRUPTED", "LOSS", "SOURCE"),
 )
+TRAINING_MAX_S = 100_000 * 3600.0
 _ANSWERS = {
     "yes": "yes",
     "too_slow": "no: too slow",
@@ -32,11 +33,11 @@ _ANSWERS = {
 
 @click.command()
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
-@click.option(
-    "--hours",
-    type=FiniteRange(0, 100_000, min_open=True),
-    default=8.0,
-    show_default=True,
+@value_option(
+    "--within",
+    "limit_s",
+    type=DurationUpTo(TRAINING_MAX_S),
+    default="8h",
     help="How long the training may take.",
 )
 @click.option(
@@ -46,7 +47,7 @@ _ANSWERS = {
 )
 @lab_option
 @json_option
-def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_json: bool) -> int:
+def feasible(name: str, limit_s: float, tokens: int | None, lab_folder: Path, as_json: bool) -> int:
     """Show which phones of a SWEEP can train a model in time.
 
     One row per phone and case: peak memory as a share of the phone's available memory, tokens per
@@ -55,10 +56,11 @@ def feasible(name: str, hours: float, tokens: int | None, lab_folder: Path, as_j
     \b
     Examples:
       farm sweep feasible overnight
-      farm sweep feasible overnight --hours 10 --tokens 20000000
+      farm sweep feasible overnight --within 10h --tokens 20000000
     """
     from orchestrator.app.assess_training import assess_training
 
+    hours = limit_s / 3600
     answer = assess_training(connect(lab_folder), name, hours, tokens)
     if as_json:
         print_json(asdict(answer))

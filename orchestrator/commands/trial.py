@@ -29,7 +29,7 @@ _TRIAL = click.argument("prefix", metavar="TRIAL")
 
 @click.group()
 def trial() -> None:
-    """List trials, show one, and print the stages of its attempts."""
+    """List the trials of a sweep, and show one."""
 
 
 @trial.command("list")
@@ -106,33 +106,11 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
         click.echo(NO_REPORT, err=True)
 
 
-@trial.command()
-@_TRIAL
-@lab_option
-@json_option
-def logs(prefix: str, lab_folder: Path, as_json: bool) -> None:
-    """Print the stages of each attempt at a TRIAL, with times.
-
-    Example: farm trial logs tr-7e318dc5
-    """
-    print_attempts(connect(lab_folder), prefix, as_json)
-
-
-def print_attempts(lab: "LabConnection", prefix: str, as_json: bool = False) -> None:
-    """Print the stages of each attempt at a trial."""
+def print_attempts(lab: "LabConnection", prefix: str) -> None:
+    """Print the stages of each attempt at a trial, with times."""
     from orchestrator.app.read_trials import show_trial
 
     details = show_trial(lab, prefix)
-    if as_json:
-        keys = {"started_at", "ended_at", "host", "phone", "applied", "stage_seconds", "fault"}
-        print_json(
-            [
-                {"block": item.block, "attempt": item.attempt, "status": item.status}
-                | item.report.model_dump(mode="json", include=keys)
-                for item in details.reports
-            ]
-        )
-        return
     for item in details.reports:
         for line in _attempt_lines(item):
             _print_line(line)

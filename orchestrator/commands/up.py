@@ -41,15 +41,14 @@ class PhoneCounter:
 
     def poll(self) -> None:
         """Read the number of phones; print it if it changed."""
-        from orchestrator.app.read_status import read_status_board
+        from orchestrator.app.read_status import list_connected_phones
 
         try:
-            board = read_status_board(self._lab)
+            phones = list_connected_phones(self._lab)
         except BrokerDown:
             return  # the supervisor is restarting it
-        phones = board.phones if board else {}
-        connected = sum(count for state, count in phones.items() if state != "away")
-        if not board or connected == self._printed:
+        connected = sum(phone.state != "away" for phone in phones)
+        if connected == self._printed:
             return
         if connected or self._printed is not None:
             click.echo(f"{count_text(connected, 'phone')} connected.")
@@ -69,8 +68,8 @@ def _tcp_address(text: str) -> str:
 
 def _api_service(lab: "Lab") -> "list[ServiceProcess]":
     """Prepare the API; a lab whose port is taken runs without it."""
-    from orchestrator.app.api_port import api_url
     from orchestrator.app.app_errors import InvalidState
+    from orchestrator.app.remote.api_port import api_url
     from orchestrator.supervisor.services import api_service
 
     try:
@@ -78,7 +77,9 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
     except InvalidState as error:
         click.echo(f"The lab runs without its API: {error}", err=True)
         return []
-    click.echo(f"The API is at {api_url(lab.settings.api)}; add a token with: farm token add NAME")
+    click.echo(
+        f"The API is at {api_url(lab.settings.api)}; add a token with: farm lab token add NAME"
+    )
     return process
 
 
@@ -92,7 +93,7 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
 @click.option("-d", "--detach", is_flag=True, help="Run in the background until 'farm down'.")
 @click.option(
     "--speed",
-    type=FiniteRange(0.01, 1000),
+    type=FiniteRange(0.1, 1000),
     default=None,
     help="Speed of the virtual phones' clocks relative to real time.",
 )
@@ -123,7 +124,12 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     from orchestrator.supervisor import services as lab_services
     from orchestrator.supervisor.lab_process import lab_lock
     from orchestrator.supervisor.process import stop_all, stop_on_signals
-    from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES, virtual_phones
+    from orchestrator.supervisor.virtual_phones import (
+        NATIVE,
+        PROFILES,
+        agent_options,
+        virtual_phones,
+    )
 
     if native and virtual:
         raise click.UsageError("--virtual and --native cannot be combined")
@@ -153,8 +159,9 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
             virtual_phones(lab, speed or 1.0, profiles=profiles) if profiles else ((), ())
         )
         try:
-            # A private adb server keeps virtual phones out of the user's own adb.
-            options = ["--private-adb"] if profiles else []
+            options = (
+                [*agent_options(speed or 1.0)] if virtual else ["--private-adb"] if native else []
+            )
             named = (*addresses, *(_tcp_address(text) for text in connected))
             options += [part for address in named for part in ("--connect", address)]
             agents = [] if no_agent else [lab_services.agent_process(lab, host, *options)]
@@ -177,7 +184,7 @@ def _start_in_background(
 
     `agent` is the host name that was asked for, and the number of phones that were named.
     """
-    from orchestrator.app.lab_readiness import LabReadiness, read_readiness
+    from orchestrator.app.services.lab_readiness import LabReadiness, read_readiness
     from orchestrator.supervisor.lab_process import refuse_if_running, start_in_background
     from orchestrator.supervisor.process import service_command
 
@@ -216,8 +223,8 @@ def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
 
 def _print_up(connection: "LabConnection", has_page: bool) -> None:
     """Say where the lab is; a terminal gets a link to its page, a log file must not contain one."""
-    from orchestrator.app.api_port import api_url
     from orchestrator.app.manage_tokens import add_login_link
+    from orchestrator.app.remote.api_port import api_url
 
     lab = connection.lab
     if has_page and sys.stdout.isatty():
@@ -225,7 +232,7 @@ def _print_up(connection: "LabConnection", has_page: bool) -> None:
         click.echo(f"Web page, for one browser within 15 minutes: {link}")
     elif has_page:
         url = api_url(lab.settings.api)
-        click.echo(f"The web page is at {url}; log in with: farm token link NAME")
+        click.echo(f"The web page is at {url}; log in with: farm lab token add NAME --link")
     click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
     if lab.root != DEFAULT_LAB.absolute():
         click.echo(f"Other commands need: export FARM_LAB={shlex.quote(str(lab.root))}")

@@ -70,10 +70,8 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     """
     from orchestrator.app.app_errors import InvalidState
     from orchestrator.app.control_sweeps import find_sweep
-    from orchestrator.app.phone_filter import parse_phone_filter
-    from orchestrator.app.waiting_sweep import SweepWait, find_obstacles, obstacle_text
+    from orchestrator.app.screen.waiting_sweep import SweepWait, find_obstacles, obstacle_text
     from orchestrator.commands.exit_codes import FAILURES
-    from orchestrator.commands.tui_actions import ActionHandler
     from orchestrator.tui.screenshot import print_screen, render_screenshot, write_svg
     from orchestrator.tui.watch_loop import WatchOptions, is_live, print_events, run_watch
 
@@ -104,7 +102,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
             view = print_events(lab, sweep, is_finished_or_stuck, as_json=True)
         else:  # on a screen, a key continues a sweep
             ends = is_finished if is_live() else is_finished_or_stuck
-            view = run_watch(lab, options, ends, parse_phone_filter, ActionHandler(lab))
+            view = run_watch(lab, options, ends)
     except KeyboardInterrupt:
         click.echo("The lab is still running; watch it again with: farm watch", err=True)
         return 130

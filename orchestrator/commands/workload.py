@@ -1,25 +1,22 @@
-"""`farm workload`: lists workloads, and adds the files of external programs and data sets."""
+"""`farm workload`: lists and sizes workloads; `new` and `add` are in workload_files.py."""
 
 import re
 import sys
 from collections.abc import Iterator
 from functools import partial
-from io import BytesIO
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import json_option, print_json, print_table
 from orchestrator.commands.completion import complete_workload
-from workloads.cli_options import COUNT, value_option
-from workloads.input_file import open_input
+from orchestrator.commands.workload_files import add, new, print_engines
+from workloads.cli_options import COUNT
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.lab_connection import LabConnection
     from workloads.catalogue import Case
 
 _WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_workload)
@@ -27,19 +24,29 @@ _WORKLOAD = click.argument("name", metavar="WORKLOAD", shell_complete=complete_w
 
 @click.group()
 def workload() -> None:
-    """List workloads; start a new one; add files of external programs and data sets."""
+    """List and size workloads; start a new one; add files of programs and data sets."""
+
+
+workload.add_command(add)
+workload.add_command(new)
 
 
 @workload.command("list")
+@click.option("--engines", is_flag=True, help="List the engines for 'farm workload new' instead.")
 @json_option
-def list_workloads(as_json: bool) -> None:
+def list_workloads(engines: bool, as_json: bool) -> None:
     """List all workloads, grouped by study.
 
-    Example: farm workload list
+    \b
+    Examples:
+      farm workload list
+      farm workload list --engines
     """
     from workloads.catalogue import CATALOGUE
 
-    if as_json:
+    if engines:
+        print_engines(as_json)
+    elif as_json:
         print_json(
             {
                 name: {
@@ -213,134 +220,3 @@ def _parse_number(value: str, text: str) -> int:
     if re.fullmatch("[0-9]{1,40}", value) is None:
         raise InvalidRequest(f"'{safe_text(text, 60)}' is not NAME=N with a whole number N")
     return int(value)
-
-
-@workload.command("new")
-@click.argument("name")
-def new(name: str) -> None:
-    """Write the commented file of a model NAME, and its table line.
-
-    The files are in workloads/models/ of this installation. The new workload can be used at
-    once; a running lab must be restarted to use it.
-
-    Example: farm workload new my-net
-    """
-    import workloads.models
-    from orchestrator.commands.start_files import check_name, write_model
-    from workloads.catalogue import CATALOGUE
-
-    if check_name(name) in CATALOGUE:
-        raise InvalidRequest(f"there is a workload '{name}' already; choose another name")
-    models = Path(workloads.models.__path__[0])
-    click.echo(str(write_model(name, models)))
-    click.echo(f"Its line is in {models / 'own_models.py'}.", err=True)
-    click.echo(f"See its cost and memory with: farm workload show {name}", err=True)
-
-
-@workload.command("add-file")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@lab_option
-@json_option
-def add_file(files: tuple[Path, ...], lab_folder: Path, as_json: bool) -> None:
-    """Copy FILES of an external program into the lab, by digest.
-
-    Prints NAME: DIGEST of each, as a manifest lists them. A host with its own lab folder needs the
-    files there too.
-
-    Example: farm workload add-file examples/external/engine.sh
-    """
-    lab = connect(lab_folder)
-    digests = {file.name: add_to_lab(lab, file) for file in files}
-    if as_json:
-        print_json(digests)
-        return
-    for name, digest in digests.items():
-        click.echo(f"  {name}: {digest}")
-
-
-@workload.command("add-dataset")
-@click.argument("kind", type=click.Choice(["mnist", "cifar10", "text"]))
-@click.argument("path", type=click.Path(path_type=Path))
-@value_option(
-    "--samples",
-    type=click.IntRange(1, 60_000),
-    default=4096,
-    help="Number of samples, from the first.",
-)
-@value_option(
-    "--text-length",
-    type=click.IntRange(1, 4096),
-    default=128,
-    help="Bytes per sample of a text; the sweep's text_length must be the same.",
-)
-@lab_option
-@json_option
-def add_dataset(
-    kind: str, path: Path, samples: int, text_length: int, lab_folder: Path, as_json: bool
-) -> None:
-    """Add MNIST or CIFAR-10 from a folder, or a text from a file.
-
-    The folder must contain train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz or not), or
-    data_batch_1.bin to data_batch_5.bin; nothing is downloaded. Every byte of a text is a token,
-    and the decoders learn to predict the next one. A sweep refers to the data set by the digest
-    that is printed.
-
-    \b
-    Examples:
-      farm workload add-dataset mnist ~/mnist
-      farm workload add-dataset text book.txt
-    """
-    from workloads.dataset_files import data_file, sample_count, text_file
-    from workloads.protocol.base import digest_of_bytes
-    from workloads.units import count_text
-
-    if kind == "text":
-        with open_input(path) as stream:
-            content = text_file(stream.read(samples * text_length + 1), text_length, samples)
-    else:
-        content = data_file(kind, _read_files(kind, path), samples)
-    digest, count = digest_of_bytes(content), sample_count(content)
-    _add(connect(lab_folder), digest, BytesIO(content))
-    if as_json:
-        print_json({"data": digest, "bytes": len(content), "samples": count})
-        return
-    chosen = f", with: {{text_length: {text_length}}}" if kind == "text" else ""
-    example = {"mnist": "lenet", "text": "decoder-1m"}.get(kind)
-    click.echo(f"workload: {{use: {example}, data: {digest}{chosen}}}" if example else digest)
-    used = f" of {text_length} bytes, from a text of {path.stat().st_size:,}" if chosen else ""
-    click.echo(f"The data set has {count_text(count, 'sample')}{used}.", err=True)
-
-
-def _read_files(kind: str, folder: Path) -> dict[str, bytes]:
-    """Read the published files in a folder; CIFAR-10 may have fewer than five."""
-    from workloads.dataset_files import FILES
-
-    contents: dict[str, bytes] = {}
-    for name in FILES[kind]:
-        for file in (folder / name, folder / f"{name}.gz"):
-            if file.is_file():
-                contents[name] = file.read_bytes()
-                break
-    if not contents or (kind == "mnist" and len(contents) < len(FILES[kind])):
-        missing = ", ".join(name for name in FILES[kind] if name not in contents)
-        raise InvalidRequest(f"{folder} does not contain {missing}")
-    return contents
-
-
-def add_to_lab(lab: "LabConnection", file: Path) -> str:
-    """Copy a file into the lab, unless the lab has it; return its digest."""
-    from hashlib import file_digest
-
-    try:
-        with open_input(file) as stream:
-            digest = file_digest(stream, "sha256").hexdigest()
-            stream.seek(0)
-            return _add(lab, digest, stream)
-    except OSError as error:
-        raise InvalidRequest(f"{file} cannot be copied: {error.strerror}") from error
-
-
-def _add(lab: "LabConnection", digest: str, stream: BinaryIO) -> str:
-    from orchestrator.app.store_files import has_file, store_file
-
-    return digest if has_file(lab, digest) else store_file(lab, digest, stream)

@@ -1,4 +1,4 @@
-"""The central side of Redis: heartbeats, confirmations, events and the status.
+"""The central side of Redis: heartbeats, confirmations and events.
 
 No key is authoritative: every key may vanish at any moment and is then written again.
 """
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.decisions.host_access import Access, HostAccess
-from orchestrator.dispatch.status_message import LabStatus
+from orchestrator.store.enrolments import Access, HostAccess
+from workloads.protocol.base import Moment, WireModel
 from workloads.protocol.host_user import USER_PREFIX, host_rights, host_user
-from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX, STATUS_BYTES_MAX
+from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX
 from workloads.protocol.messages import (
     HOST_PATTERN,
     HOSTS_KEY,
@@ -29,16 +29,22 @@ from workloads.protocol.messages import (
 )
 from workloads.redis_connection import RedisConnection
 
-STATUS_KEY = "farm:status"
+SCHEDULER_KEY = "farm:scheduler"
 EVENTS_KEY = "farm:events"
 
 EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
 CONFIRMED_TTL_S = 600
-BOARD_TTL_S = 5
+SCHEDULER_TTL_S = 5
 INGEST_TTL_S = 5
 SETINFO_SINCE = (7, 2)
 NAMES_MAX = 1000  # of hosts, and of ingest services
+
+
+class SchedulerHeartbeat(WireModel):
+    """The heartbeat of the scheduler."""
+
+    sent_at: Moment
 
 
 @dataclass(frozen=True)
@@ -156,16 +162,17 @@ class CentralBroker(RedisConnection):
                 pipe.xadd(EVENTS_KEY, entry, maxlen=EVENTS_KEPT, approximate=True)
             pipe.execute()
 
-    def publish_status(self, status: LabStatus) -> None:
-        """Publish the status of the lab; it expires unless it is published again."""
+    def publish_scheduler(self, heartbeat: SchedulerHeartbeat) -> None:
+        """Show that a scheduler is alive; this expires unless it is published again."""
         with self._translated():
-            self._redis.set(STATUS_KEY, status.model_dump_json(), ex=BOARD_TTL_S)
+            self._redis.set(SCHEDULER_KEY, heartbeat.model_dump_json(), ex=SCHEDULER_TTL_S)
 
-    def status(self) -> LabStatus | None:
-        """Return the status of the lab, or None while no scheduler publishes a readable one."""
+    def scheduler(self) -> SchedulerHeartbeat | None:
+        """Return the heartbeat of the scheduler, or None without a readable one."""
         with self._translated():
-            (text,) = self._redis.mget([STATUS_KEY])  # in contrast to GET, it ignores other types
-        return _read(LabStatus, text, STATUS_BYTES_MAX) if text else None
+            # In contrast to GET, MGET ignores other types.
+            (text,) = self._redis.mget([SCHEDULER_KEY])
+        return _read(SchedulerHeartbeat, text, HEARTBEAT_BYTES_MAX) if text else None
 
     def publish_event(self, event: Event) -> None:
         """Publish an event."""

@@ -14,6 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.store.next_runs import NextRun
+
 PRIORITY_DOUBLING = 10  # levels of priority that double a share
 DEADLINE_MARGIN = 1.25  # a sweep is urgent when its remaining time times this does not fit any more
 NEVER_S = 3600.0
@@ -54,16 +56,6 @@ class ExpectedDuration:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """The next run of a sweep for a phone."""
-
-    phone: str
-    sweep: str
-    run: int
-    expected: ExpectedDuration
-
-
-@dataclass(frozen=True)
 class SweepShare:
     """The owner of a sweep, and what its share of the lab depends on."""
 
@@ -86,26 +78,30 @@ class SweepShare:
 
 
 def assign_runs(
-    candidates: Mapping[str, Sequence[Candidate]],
+    waiting: Sequence[NextRun],
+    expected: Mapping[int, ExpectedDuration],
     shares: Mapping[str, SweepShare],
     used_s: Mapping[str, float],
     thermal_states: Mapping[str, ThermalState],
     now: float,
-) -> dict[str, Candidate]:
-    """Assign each phone one of its candidates: fairly, and without pauses that could be used."""
+) -> list[NextRun]:
+    """Choose a run for each phone that has one: fairly, and without pauses that could be used."""
     used = dict(used_s)
-    assigned: dict[str, Candidate] = {}
-    for phone, runs in sorted(candidates.items()):
+    by_phone: dict[str, list[NextRun]] = {}
+    for run in waiting:
+        by_phone.setdefault(run.phone, []).append(run)
+    chosen = []
+    for phone, runs in sorted(by_phone.items()):
         ranked = sorted(runs, key=lambda run: _priority_key(run, shares[run.sweep], used, now))
-        run = _backfill(ranked, thermal_states.get(phone))
+        run = _backfill(ranked, expected, thermal_states.get(phone))
         share = shares[run.sweep]
-        used[share.owner] = used.get(share.owner, 0.0) + run.expected.run_s / share.weight
-        assigned[phone] = run
-    return assigned
+        used[share.owner] = used.get(share.owner, 0.0) + expected[run.run].run_s / share.weight
+        chosen.append(run)
+    return chosen
 
 
 def _priority_key(
-    run: Candidate, share: SweepShare, used: Mapping[str, float], now: float
+    run: NextRun, share: SweepShare, used: Mapping[str, float], now: float
 ) -> tuple[float | str, ...]:
     """Sort by urgency, then by what the owner has used, then by the owner's own priorities."""
     urgency = -share.priority if share.is_urgent(now) else 1
@@ -114,17 +110,22 @@ def _priority_key(
     return (urgency, used.get(share.owner, 0.0), *own_order)
 
 
-def _backfill(ranked: Sequence[Candidate], state: ThermalState | None) -> Candidate:
+def _backfill(
+    ranked: Sequence[NextRun],
+    expected: Mapping[int, ExpectedDuration],
+    state: ThermalState | None,
+) -> NextRun:
     """Return the first run, or, while the phone cools for it, another that hardly delays it."""
     first = ranked[0]
-    pause_s = state.wait_s(first.expected.start_max_c) if state is not None else 0.0
+    start_max_c = expected[first.run].start_max_c
+    pause_s = state.wait_s(start_max_c) if state is not None else 0.0
     if state is None or pause_s < PAUSE_MIN_S:
         return first
     for other in ranked[1:]:
-        run = other.expected
+        run = expected[other.run]
         if state.wait_s(run.start_max_c) > 0.0:
             continue
-        cooling_s = state.after(run.run_s, run.rise_c).wait_s(first.expected.start_max_c)
+        cooling_s = state.after(run.run_s, run.rise_c).wait_s(start_max_c)
         if run.run_s + cooling_s - pause_s <= DELAY_SHARE_MAX * run.run_s:
             return other
     return first

@@ -4,10 +4,10 @@ Everything is derived from heartbeats, so that every reader sees the same within
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.dispatch.central_broker import HostReading
-from orchestrator.dispatch.status_message import HostNotice
 from workloads.process_identity import software_version
 from workloads.protocol.messages import PROTOCOL, IngestHeartbeat
 
@@ -22,6 +22,15 @@ class HostProblem(StrEnum):
     OTHER_SOFTWARE = "other_software"
     REFUSES = "refuses"
     DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class HostNotice:
+    """Something about a host that an operator should know: a code, and the text for people."""
+
+    host: str
+    problem: HostProblem
+    text: str
 
 
 NO_RUNS = frozenset(
@@ -41,12 +50,12 @@ def host_notices(
     notices = []
     for reading in readings:
         for problem, text in _problems(reading, hosts):
-            notices.append(HostNotice(host=reading.host, problem=problem, text=text))
+            notices.append(HostNotice(reading.host, problem, text))
     for ingest in ingests:
         for host, count in sorted(ingest.dropped.items()):
             reason = ingest.reasons.get(host, "")
             text = f"ingest dropped {count} of its messages, the last one because {reason}"
-            notices.append(HostNotice(host=host, problem=HostProblem.DROPPED, text=text))
+            notices.append(HostNotice(host, HostProblem.DROPPED, text))
     return notices
 
 

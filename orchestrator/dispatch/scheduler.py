@@ -10,19 +10,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from orchestrator.dispatch.central_broker import CentralBroker, HostReading
+from orchestrator.dispatch.central_broker import (
+    CentralBroker,
+    HostReading,
+    SchedulerHeartbeat,
+)
 from orchestrator.dispatch.garbage_collection import freeze_gc
-from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
+from orchestrator.dispatch.heartbeat_summary import (
+    HeartbeatSummary,
+    LastSeen,
+    clock_skews,
+    summarize_heartbeats,
+)
+from orchestrator.dispatch.host_notices import NO_RUNS, HostProblem, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.lab_hosts import LabHosts
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
-from orchestrator.dispatch.status_board import build_status
-from orchestrator.dispatch.status_message import LabStatus
-from orchestrator.store import budget_pauses, finished_sweeps, leases, phone_health, phone_queries
+from orchestrator.store import (
+    budget,
+    finished_sweeps,
+    leases,
+    phone_health,
+    phone_queries,
+    sweep_queries,
+)
 from orchestrator.store.database import Database
+from orchestrator.store.next_runs import next_runs
 from orchestrator.store.phone_health import health_event
 from workloads.logging_setup import log_values
 from workloads.protocol.faults import BrokerDown, StoreDown
@@ -31,7 +46,6 @@ from workloads.protocol.messages import (
     CommandKind,
     Event,
     EventKind,
-    HostHeartbeat,
     PhoneState,
     RunId,
 )
@@ -42,77 +56,13 @@ log = logging.getLogger("farm.scheduler")
 
 EVENT_WAIT_S = 0.2
 HEARTBEAT_POLL_INTERVAL_S = 0.2
-STATUS_INTERVAL_S = 1.0
+COUNT_INTERVAL_S = 1.0
 # Not after a fault: the phone may be gone, so its heartbeat is read first.
 CLEAN_ENDS = frozenset({EventKind.ACCEPTED, EventKind.SUSPECT, EventKind.VOID})
 RETRY_INTERVAL_S = 0.5
 FACTS_REQUEST_INTERVAL_S = 5.0
 SUSPECT_POLL_INTERVAL_S, CHECK_INTERVAL_S = 1.0, 60.0
 CANCEL_INTERVAL_S = 2.0
-HOLD_MAX_S = 900.0  # a report that is not stored for longer than this is not waited for
-
-
-@dataclass(frozen=True)
-class HeartbeatSummary:
-    """The content of all heartbeats, sorted for the tick."""
-
-    running: dict[RunId, str]  # the host of each run
-    idle: dict[str, str]  # the host of each idle phone
-    unconfirmed: dict[str, RunId]  # idle if the store knows the end of this run
-    unknown_hosts: frozenset[str]  # with phones whose facts the store lacks
-    flaps: dict[str, int] = field(default_factory=dict)
-
-
-def summarize_heartbeats(
-    heartbeats: Sequence[HostHeartbeat], known: dict[str, str], stopped: Collection[str] = ()
-) -> HeartbeatSummary:
-    """Sort heartbeats: which runs are running, which phones are idle, which facts are missing.
-
-    The store decides whether a phone is idle. A heartbeat that still shows the last run of a phone
-    is merely late, unless the store has no report of that run yet (unconfirmed). A phone that two
-    hosts claim is not used until only one of them claims it. A stopped host gets no runs.
-    """
-    running: dict[RunId, str] = {}
-    idle: dict[str, str] = {}
-    unconfirmed: dict[str, RunId] = {}
-    unknown_hosts: set[str] = set()
-    claims: Counter[str] = Counter()
-    for beat in heartbeats:
-        present = [phone for phone in beat.phones if phone.state in ("idle", "busy")]
-        running |= {phone.run: beat.host for phone in beat.phones if phone.run is not None}
-        claims.update(phone.serial for phone in present)
-        for phone in present[: beat.max_parallel] if beat.host not in stopped else ():
-            if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
-                unknown_hosts.add(beat.host)
-                continue
-            if phone.state is PhoneState.BUSY and phone.run is None:
-                continue  # it is being commissioned
-            idle[phone.serial] = beat.host
-            if phone.run is not None:
-                unconfirmed[phone.serial] = phone.run
-    for serial, hosts in claims.items():
-        if hosts > 1:  # guard: two-hosts-claim-a-phone
-            idle.pop(serial, None)
-    flaps = {
-        phone.serial: phone.flaps for beat in heartbeats for phone in beat.phones if phone.flaps
-    }
-    return HeartbeatSummary(running, idle, unconfirmed, frozenset(unknown_hosts), flaps)
-
-
-def clock_skews(
-    heartbeats: Sequence[HostHeartbeat], now: datetime, lease_timeout_s: float
-) -> dict[str, float]:
-    """Return the hosts whose clock is wrong, and by how many seconds.
-
-    The host that takes a job compares the job's expiry with its own clock. The delay of a heartbeat
-    looks like a small error, so only errors that matter for a lease count.
-    """
-    skews = {beat.host: (beat.sent_at - now).total_seconds() for beat in heartbeats}
-    return {
-        host: skew
-        for host, skew in skews.items()
-        if abs(skew) > lease_timeout_s / 2  # guard: host-clock-skew
-    }
 
 
 class Scheduler:
@@ -131,8 +81,7 @@ class Scheduler:
         self._health = health or ServiceHealth(Service.SCHEDULER)
         self._metrics = self._health.metrics
         self._lab_hosts = LabHosts(db, hosts, broker)
-        self._notices: set[tuple[str, str]] = set()
-        self._unconfirmed_at: dict[RunId, float] = {}
+        self._notices: set[tuple[str, HostProblem]] = set()
         self._broker = broker
         self._queue = queue
         self._lease_timeout_s = lease_timeout_s
@@ -140,9 +89,8 @@ class Scheduler:
         self._facts_missing_since: dict[str, float] = {}  # by host
         self._disconnected = True
         self._summary = HeartbeatSummary({}, {}, {}, frozenset())
-        self._beats: dict[str, tuple[datetime, float]] = {}
-        self._named_at: dict[RunId, float] = {}
-        self._polled_at = self._published_at = -math.inf  # the monotonic clock, never set back
+        self._last_seen = LastSeen()
+        self._polled_at = self._counted_at = -math.inf  # the monotonic clock, never set back
         self._skews: dict[str, float] = {}
         self._drained: dict[str, str] = {}
         self._history = SchedulerHistory(db)
@@ -195,20 +143,23 @@ class Scheduler:
         known = phone_queries.facts_digests(self._db)
         stopped = self._stopped_hosts(readings)
         self._summary = summarize_heartbeats(heartbeats, known, stopped)
-        unconfirmed = self._unconfirmed_runs(heartbeats, moment)
-        self._note_heartbeats(heartbeats, moment)
+        self._last_seen = self._last_seen.after(heartbeats, moment, 2 * self._lease_timeout_s)
+        unconfirmed = self._last_seen.reports_under_way(heartbeats, moment)
         self._drained = leases.drained_hosts(self._db)
         self._history.update(heartbeats)
         leased = leases.leased_runs(self._db)
-        alive = self._alive_until(now, moment, unconfirmed)
+        running = {**unconfirmed, **self._summary.running}
+        alive = self._last_seen.alive_until(running, moment, now + self._lease_timeout_s)
         self._renew(leased, alive, now, moment)
         freed = self._expire(alive, now) if any(run.until < now for run in leased) else set()
         self._request_facts(self._summary.unknown_hosts, moment)
         self._check_suspects(moment)
         self._cancel_runs(leased, moment)
-        if moment - self._published_at > STATUS_INTERVAL_S:
-            self._publish_status(readings, known, now)
-            self._published_at = moment
+        if moment - self._counted_at > COUNT_INTERVAL_S:
+            self._end_sweeps(now)
+            self._broker.publish_scheduler(SchedulerHeartbeat(sent_at=datetime.now(UTC)))
+            self._count(readings, known)
+            self._counted_at = moment
         busy = {run.phone for run in leased} - freed
         busy |= leases.phones_of_unstored_reports(self._db, unconfirmed)  # guard: report-under-way
         idle = [serial for serial in self._summary.idle if serial not in busy]
@@ -216,25 +167,25 @@ class Scheduler:
         unfinished = leases.unfinished_runs(self._db, {run for run in last_runs.values() if run})
         return self._dispatch(serial for serial in idle if last_runs[serial] not in unfinished)
 
-    def _publish_status(
-        self, readings: Sequence[HostReading], known: Collection[str], now: float
-    ) -> None:
-        for change in budget_pauses.pause_overspent(self._db, now):
+    def _end_sweeps(self, now: float) -> None:
+        """Pause the sweeps whose budget is used up, and mark those without runs left."""
+        for change in budget.pause_overspent(self._db, now):
             self._broker.publish_event(change.event)
         finished_sweeps.mark_finished(self._db)
-        ingests = self._broker.ingest_services()
-        status = build_status(self._db, readings, ingests, known, self._lab_hosts.read())
-        self._broker.publish_status(status)
-        self._count(status)
 
-    def _count(self, status: LabStatus) -> None:
-        self._metrics.set_by_label("farm_phones", status.phones)
-        unhealthy = Counter(phone.health for phone in status.unhealthy)
+    def _count(self, readings: Sequence[HostReading], known: Collection[str]) -> None:
+        """Update the metrics of the lab."""
+        beats = [item.heartbeat for item in readings if item.heartbeat is not None]
+        states = {phone.serial: phone.state for beat in beats for phone in beat.phones}
+        phones = Counter(str(states.get(name, PhoneState.AWAY)) for name in {*known, *states})
+        self._metrics.set_by_label("farm_phones", phones)
+        unhealthy = phone_health.count_unhealthy(self._db)
         self._metrics.set_by_label("farm_unhealthy_phones", unhealthy)
-        self._metrics.set("farm_hosts", len(status.hosts))
-        problems = Counter(item.problem for item in status.problems)
+        self._metrics.set("farm_hosts", len(beats))
+        notices = host_notices(readings, self._broker.ingest_services(), self._lab_hosts.read())
+        problems = Counter(str(item.problem) for item in notices)
         self._metrics.set_by_label("farm_host_problems", problems)
-        self._metrics.set("farm_runs_left", sum(sweep.left for sweep in status.sweeps))
+        self._metrics.set("farm_runs_left", sweep_queries.count_runs_left(self._db))
 
     def _stopped_hosts(self, readings: Sequence[HostReading]) -> set[str]:
         """Return the hosts that get no runs; log what is new about hosts."""
@@ -246,24 +197,13 @@ class Scheduler:
         self._notices = found
         return {item.host for item in notices if item.problem in NO_RUNS}
 
-    def _unconfirmed_runs(
-        self, heartbeats: Sequence[HostHeartbeat], moment: float
-    ) -> dict[RunId, str]:
-        """Return the runs whose report is on its way, with their host, for a limited time."""
-        named = {run: beat.host for beat in heartbeats for run in beat.unconfirmed}
-        since = self._unconfirmed_at
-        self._unconfirmed_at = {run: since.get(run, moment) for run in named}
-        return {
-            run: host
-            for run, host in named.items()
-            if moment - self._unconfirmed_at[run] < HOLD_MAX_S
-        }
-
     def _dispatch(self, phones: Iterable[str]) -> int:
         hosts = {serial: self._summary.idle[serial] for serial in phones}
         idle = {serial: host for serial, host in hosts.items() if host not in self._drained}
-        assign = self._history.choose_runs
-        jobs = leases.lease_next(self._db, idle, self._lease_timeout_s, assign=assign)
+        now = time.time()
+        waiting = next_runs(self._db, idle, now) if idle else []
+        chosen = self._history.choose_runs(waiting) if waiting else []
+        jobs = leases.lease(self._db, chosen, idle, self._lease_timeout_s, now) if chosen else []
         if jobs:
             self._queue.send_jobs(jobs, self._skews)
             self._metrics.add("farm_jobs_sent_total", len(jobs))
@@ -278,21 +218,6 @@ class Scheduler:
         leases.renew_all(self._db, self._lease_timeout_s)
         self._disconnected = False
 
-    def _note_heartbeats(self, heartbeats: Sequence[HostHeartbeat], seen_at: float) -> None:
-        """Note when each host and each run was last seen: a heartbeat outlives its agent."""
-        self._named_at |= dict.fromkeys(self._summary.running, seen_at)
-        for beat in heartbeats:
-            if self._beats.get(beat.host, (None, 0.0))[0] != beat.sent_at:
-                self._beats[beat.host] = (beat.sent_at, seen_at)
-
-    def _alive_until(
-        self, now: float, moment: float, unconfirmed: Mapping[RunId, str]
-    ) -> dict[RunId, float]:
-        """Return the end of each run's lease, counted from its host's last new heartbeat."""
-        until = now - moment + self._lease_timeout_s
-        running = {**unconfirmed, **self._summary.running}
-        return {run: until + self._beats[host][1] for run, host in running.items()}
-
     def _renew(
         self,
         leased: Sequence[leases.LeasedRun],
@@ -304,8 +229,6 @@ class Scheduler:
         if moment - self._renewed_at < self._lease_timeout_s / 32:
             return
         self._renewed_at = moment
-        recent = moment - 2 * self._lease_timeout_s
-        self._named_at = {run: seen for run, seen in self._named_at.items() if seen > recent}
         fresh, latest = now + 0.75 * self._lease_timeout_s, now + self._lease_timeout_s
         due = [run for run in leased if not fresh <= run.until <= latest]
         leases.renew(self._db, due, alive, latest)
@@ -313,7 +236,7 @@ class Scheduler:
     def _expire(self, alive: Mapping[RunId, float], now: float) -> set[str]:
         """Expire the leases of runs that no heartbeat names; return the phones that are free."""
         named = {run for run, until in alive.items() if until > now}
-        expired_leases = leases.expire(self._db, now, self._named_at.keys(), named)
+        expired_leases = leases.expire(self._db, now, self._last_seen.runs.keys(), named)
         for lease in expired_leases:
             run, phone = lease.run, lease.phone
             text = f"{run.trial} repeat {run.repeat}: the lease of attempt {run.attempt} expired"

@@ -5,20 +5,25 @@ All of it comes from the store; a scheduler that starts reads the latest reports
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from orchestrator.dispatch.fair_share import (
-    Candidate,
     ExpectedDuration,
     SweepShare,
     ThermalState,
     assign_runs,
 )
-from orchestrator.planning.estimate import RunTiming
+from orchestrator.planning.run_durations import (
+    Cell,
+    Durations,
+    EstimateBasis,
+    ExpectedRun,
+    RunTiming,
+)
 from orchestrator.store import phone_queries, sweep_queries, timings, trial_queries
 from orchestrator.store.database import Database
-from orchestrator.store.next_runs import Assignment, NextRun
+from orchestrator.store.next_runs import NextRun
 from workloads.catalogue import Case, cost_of, is_known, launch_for, workload_of
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import HostHeartbeat
@@ -28,18 +33,10 @@ NEWEST_WEIGHT = 0.4  # of the newest run in the moving average
 RISE_MAX_C = 60.0
 PHONES_PER_TICK_MAX = 50
 TRIALS_MAX = 200_000
+RUNS_MAX = 2000  # the newest, which expectations are based on
+NEW_SHARE = 0.05  # of them, after which durations are learned once more
 # Before any report: a phone of average speed, power and heat capacity.
 PRIOR_GFLOPS, PRIOR_W, PRIOR_J_PER_K = 8.0, 4.0, 120.0
-
-TimingKey = tuple[str, str, str]  # case, condition, and phone or model
-
-
-@dataclass
-class TrialTiming:
-    """Moving averages over the runs of a trial: seconds, and degrees where they are known."""
-
-    run_s: float
-    rise_c: float | None = None
 
 
 class SchedulerHistory:
@@ -48,12 +45,15 @@ class SchedulerHistory:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._cursor: int | None = None
-        self._timings: dict[TimingKey, TrialTiming] = {}
+        self._runs: deque[RunTiming] = deque(maxlen=RUNS_MAX)
+        self._new_runs = 0  # that the expectations do not contain yet
+        self._durations = Durations(())
+        self._rises_c: dict[tuple[Cell, str], float] = {}  # moving averages by phone and model
         self._last: dict[str, RunTiming] = {}
         self._thermal_states: dict[str, ThermalState] = {}
         self._models: dict[str, str] = {}
-        self._cells: dict[str, tuple[str, str]] = {}  # digests of case and condition per trial
-        self._priors: dict[tuple[str, str], ExpectedDuration] = {}
+        self._cells: dict[str, Cell] = {}  # per trial
+        self._priors: dict[Cell, ExpectedDuration] = {}
         self._shares: dict[str, SweepShare] = {}
         self._used_s: dict[str, float] = {}
         self._running: dict[str, tuple[str, float]] = {}
@@ -79,8 +79,12 @@ class SchedulerHistory:
         for run in runs:
             self._add_run(run)
             self._cursor = run.report
+        self._new_runs += len(runs)
+        if self._new_runs > NEW_SHARE * len(self._runs):
+            self._new_runs = 0
+            self._durations = Durations(self._runs, self._models)
 
-    def choose_runs(self, next_runs: Sequence[NextRun]) -> list[Assignment]:
+    def choose_runs(self, next_runs: Sequence[NextRun]) -> list[NextRun]:
         """Choose a run for each phone that has one.
 
         One call serves a limited number of phones, so that events and heartbeats are not delayed.
@@ -89,18 +93,14 @@ class SchedulerHistory:
         self.has_more = len(runs) < len(next_runs)
         self._load_sweeps({run.sweep for run in runs})
         self._load_trials({run.trial for run in runs})
-        candidates: dict[str, list[Candidate]] = {}
-        for run in runs:
-            expected = self.expected_duration(run.trial, run.phone)
-            candidate = Candidate(run.phone, run.sweep, run.run, expected)
-            candidates.setdefault(run.phone, []).append(candidate)
+        expected = {run.run: self.expected_duration(run.trial, run.phone) for run in runs}
         chosen = assign_runs(
-            candidates, self._shares, self.used_s, self._thermal_states, time.time()
+            runs, expected, self._shares, self.used_s, self._thermal_states, time.time()
         )
-        for phone, candidate in chosen.items():
-            share = self._shares[candidate.sweep]
-            self._running[phone] = (share.owner, candidate.expected.run_s / share.weight)
-        return [Assignment(phone, item.sweep, item.run) for phone, item in chosen.items()]
+        for run in chosen:
+            share = self._shares[run.sweep]
+            self._running[run.phone] = (share.owner, expected[run.run].run_s / share.weight)
+        return chosen
 
     @property
     def used_s(self) -> Mapping[str, float]:
@@ -111,30 +111,21 @@ class SchedulerHistory:
         return used
 
     def expected_duration(self, trial: str, phone: str) -> ExpectedDuration:
-        """Predict a trial's next run: from its own runs, else from its model's, else its plan."""
+        """Predict a trial's next run from past runs, else from its plan."""
         cell = self._cells[trial]
-        known = [
-            self._timings[(*cell, name)]
-            for name in self._names(phone)
-            if (*cell, name) in self._timings
-        ]
-        unmeasured = self._priors[cell]
-        if not known:
-            return unmeasured
-        rises_c = (timing.rise_c for timing in known if timing.rise_c is not None)
-        rise_c = next(rises_c, unmeasured.rise_c)
-        return ExpectedDuration(known[0].run_s, rise_c, unmeasured.start_max_c)
+        prior = self._priors[cell]
+        planned = ExpectedRun(EstimateBasis.PROTOCOL_LENGTH, prior.run_s)
+        run_s = self._durations.expected(phone, cell, [planned]).measuring_s
+        rises_c = (self._rises_c.get((cell, name)) for name in self._names(phone))
+        rise_c = next((known for known in rises_c if known is not None), prior.rise_c)
+        return ExpectedDuration(run_s, rise_c, prior.start_max_c)
 
     def _add_run(self, run: RunTiming) -> None:
         share = self._shares[run.sweep]
         self._running.pop(run.phone, None)
-        used_s = (run.ended_at_s - run.started_at_s) / share.weight
+        used_s = (run.ended_s - run.started_s) / share.weight
         self._used_s[share.owner] = self._used_s.get(share.owner, 0.0) + max(0.0, used_s)
-        for name in self._names(run.phone):
-            timing = self._timings.setdefault(
-                (run.case_digest, run.condition_digest, name), TrialTiming(run.measuring_s)
-            )
-            timing.run_s += NEWEST_WEIGHT * (run.measuring_s - timing.run_s)
+        self._runs.append(run)
         previous = self._last.get(run.phone)
         if previous is not None:
             self._update_rise(previous, run)
@@ -146,7 +137,7 @@ class SchedulerHistory:
         if state is None or previous.start_temp_c is None or run.start_temp_c is None:
             return
         rest_c, time_constant_s = state.rest_c, state.time_constant_s
-        waited_s = run.started_at_s - previous.ended_at_s + run.cooldown_s
+        waited_s = run.started_s - previous.ended_s + run.cooldown_s
         if not 0.0 <= waited_s <= 6 * time_constant_s:
             return
         left_c = (run.start_temp_c - rest_c) * math.exp(waited_s / time_constant_s)
@@ -154,13 +145,11 @@ class SchedulerHistory:
         unheated_c = start.after(previous.measuring_s).temp_c
         rise_c = min(max(rest_c + left_c - unheated_c, 0.0), RISE_MAX_C)
         for name in self._names(run.phone):
-            timing = self._timings.get((previous.case_digest, previous.condition_digest, name))
-            if timing is not None:
-                average_c = rise_c if timing.rise_c is None else timing.rise_c
-                timing.rise_c = average_c + NEWEST_WEIGHT * (rise_c - average_c)
+            average_c = self._rises_c.setdefault((previous.cell, name), rise_c)
+            self._rises_c[previous.cell, name] = average_c + NEWEST_WEIGHT * (rise_c - average_c)
 
     def _names(self, phone: str) -> list[str]:
-        """Return the names under which a phone's runs are averaged: its serial and its model."""
+        """Return the names under which a phone's heat is averaged: its serial and its model."""
         model = self._models.get(phone)
         return [phone] if model is None else [phone, f"model {model}"]
 
@@ -173,11 +162,9 @@ class SchedulerHistory:
     def _load_sweeps(self, sweeps: set[str]) -> None:
         missing = sweeps - self._shares.keys()
         for demand in sweep_queries.sweep_demands(self._db, missing) if missing else ():
-            known_s = [timing.run_s for timing in self._timings.values()]
-            mean_s = sum(known_s) / len(known_s) if known_s and demand.left else 0.0
             self._shares[demand.id] = SweepShare(
                 *(demand.owner, demand.priority, demand.deadline, demand.created_at_s),
-                remaining_s=mean_s * demand.left,
+                remaining_s=self._durations.mean_s * demand.left,
             )
 
     def _load_trials(self, trials: set[str]) -> None:

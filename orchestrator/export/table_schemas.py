@@ -6,6 +6,8 @@ first line of a docstring describes its table in docs/reference/exports.md.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import starmap
 
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
@@ -23,10 +25,6 @@ _RUN_COLUMNS = make_columns(
 )
 
 
-ParameterKinds = Mapping[str, type]  # the parameters of a sweep, and whether they are numbers
-NO_PARAMETERS: ParameterKinds = {}
-
-
 def parameter_kinds(cases: Iterable[Case]) -> dict[str, type]:
     """Return every parameter and option of some cases; each has its own column."""
     kinds: dict[str, type] = {}
@@ -36,24 +34,37 @@ def parameter_kinds(cases: Iterable[Case]) -> dict[str, type]:
     return dict(sorted(kinds.items()))
 
 
-def _run_columns(
-    parameters: ParameterKinds, columns: tuple[TableColumn, ...]
-) -> tuple[TableColumn, ...]:
-    """Return the columns of a run, one per parameter, and those of a table."""
-    taken = {column.name for column in (*_RUN_COLUMNS, *columns)}
-    own = (
-        TableColumn(f"parameter_{name}" if name in taken else name, kind)
-        for name, kind in parameters.items()
-    )
-    return (*_RUN_COLUMNS, *own, *columns)
+@dataclass(frozen=True)
+class RunColumns:
+    """What every row about a run begins with: its place in the order, its cell, its parameters."""
 
+    seed: int
+    parameters: Mapping[str, type] = field(default_factory=dict)  # of a sweep, text or numbers
 
-def _parameter_values(parameters: ParameterKinds, case: Case) -> tuple[CellValue, ...]:
-    settings = case.settings if parameters else {}
-    return tuple(
-        str(settings[name]) if name in settings and kind is str else settings.get(name)
-        for name, kind in parameters.items()
-    )
+    def table(self, name: str, columns: str, blocks: Iterable[TableBlock]) -> Table:
+        """Return a table with these columns before its own."""
+        more = make_columns(columns)
+        taken = {column.name for column in (*_RUN_COLUMNS, *more)}
+        own = (
+            TableColumn(f"parameter_{name}" if name in taken else name, kind)
+            for name, kind in self.parameters.items()
+        )
+        return Table(name, (*_RUN_COLUMNS, *own, *more), blocks)
+
+    def values(self, run: MeasuredRun) -> list[CellValue]:
+        """Return the values of a run."""
+        settings = run.case.settings if self.parameters else {}
+        return [
+            *(run.sweep, self.seed, run.trial, run.repeat, run.attempt, run.block, run.position),
+            *(run.phone, run.facts.model, run.facts.soc, run.host),
+            *_cell_values(run.case, run.condition),
+            *_clock_values(run.applied),
+            *(str(run.control or ""), run.verdict.validity.value),
+            *(
+                str(settings[name]) if name in settings and kind is str else settings.get(name)
+                for name, kind in self.parameters.items()
+            ),
+        ]
 
 
 def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
@@ -68,141 +79,104 @@ def _clock_values(applied: AppliedCondition) -> tuple[CellValue, ...]:
     return applied.clock_ghz, applied.gpu_clock_ghz
 
 
-def _run_values(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> list[CellValue]:
-    return [
-        *(run.sweep, seed, run.trial, run.repeat, run.attempt, run.block, run.position),
-        *(run.phone, run.facts.model, run.facts.soc, run.host),
-        *_cell_values(run.case, run.condition),
-        *_clock_values(run.applied),
-        *(str(run.control or ""), run.verdict.validity.value),
-        *_parameter_values(parameters, run.case),
-    ]
-
-
-def figures_table(
-    seed: int, runs: Iterable[MeasuredRun], parameters: ParameterKinds = NO_PARAMETERS
-) -> Table:
+def figures_table(first: RunColumns, runs: Iterable[MeasuredRun]) -> Table:
     """One row per run and metric; the unit has its own column."""
-    columns = make_columns(
-        "reasons started_at ended_at metric value:float unit source model_kind "
+
+    def block(run: MeasuredRun) -> TableBlock:
+        times = (run.started_at.isoformat(), run.ended_at.isoformat())
+        programs = "; ".join(map(str, run.programs))
+        rows = [
+            (
+                *(name, metric.value, metric.unit, metric.provenance.source.value),
+                *(str(metric.provenance.model or ""), metric.provenance.error_rel, metric.grade),
+            )
+            for name, metric in sorted(run.metrics.items())
+        ]
+        return TableBlock([*first.values(run), run.verdict.text, *times, programs], rows)
+
+    columns = (
+        "reasons started_at ended_at programs metric value:float unit source model_kind "
         "error_rel:float grade"
     )
-    blocks = (_figures(seed, run, parameters) for run in runs)
-    return Table("figures", _run_columns(parameters, columns), blocks)
-
-
-def _figures(seed: int, run: MeasuredRun, parameters: ParameterKinds) -> TableBlock:
-    times = (run.started_at.isoformat(), run.ended_at.isoformat())
-    shared = [*_run_values(seed, run, parameters), run.verdict.text, *times]
-    rows = [
-        (
-            *(name, metric.value, metric.unit, metric.provenance.source.value),
-            *(str(metric.provenance.model or ""), metric.provenance.error_rel, metric.grade),
-        )
-        for name, metric in sorted(run.metrics.items())
-    ]
-    return TableBlock(shared, rows)
+    return first.table("figures", columns, map(block, runs))
 
 
 RunTelemetry = Iterable[tuple[MeasuredRun, Telemetry]]
 
 
-def samples_table(
-    seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS
-) -> Table:
+def samples_table(first: RunColumns, runs: RunTelemetry) -> Table:
     """One row per window of consecutive steps: its start, and the times of its steps."""
-    columns = make_columns(
+
+    def block(run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+        windows = telemetry.windows
+        start_ns = windows.t_ns[0] if windows.t_ns else 0
+        rows = (
+            (step, n, (t_ns - start_ns) / 1e9, ns / n / 1e6 if n else None, low / 1e6, high / 1e6)
+            for step, n, t_ns, ns, low, high in zip(*vars(windows).values(), strict=True)
+        )
+        shared = [*first.values(run), _source(run, "step_ms")]
+        return TableBlock(shared, rows, numeric_only=True)
+
+    columns = (
         "source first_step:int steps:int t_s:float step_ms:float step_min_ms:float "
         "step_max_ms:float"
     )
-    blocks = (_samples(seed, *pair, parameters) for pair in runs)
-    return Table("samples", _run_columns(parameters, columns), blocks)
+    return first.table("samples", columns, starmap(block, runs))
 
 
-def _samples(
-    seed: int, run: MeasuredRun, telemetry: Telemetry, parameters: ParameterKinds
-) -> TableBlock:
-    windows = telemetry.windows
-    start_ns = windows.t_ns[0] if windows.t_ns else 0
-    rows = (
-        (first, n, (t_ns - start_ns) / 1e9, ns / n / 1e6 if n else None, low / 1e6, high / 1e6)
-        for first, n, t_ns, ns, low, high in zip(*vars(windows).values(), strict=True)
-    )
-    shared = [*_run_values(seed, run, parameters), _source(run, "step_ms")]
-    return TableBlock(shared, rows, numeric_only=True)
-
-
-def readings_table(
-    seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS
-) -> Table:
+def readings_table(first: RunColumns, runs: RunTelemetry) -> Table:
     """One row per time and sampled node of a phone, as the phone reported it."""
-    columns = make_columns("source t_s:float node value:float text")
-    blocks = (_readings(seed, *pair, parameters) for pair in runs)
-    return Table("readings", _run_columns(parameters, columns), blocks)
 
+    def block(run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+        t_ns = telemetry.readings.t_ns
+        rows = (
+            ((moment_ns - t_ns[0]) / 1e9, path, *_value_or_text(value))
+            for path, column in telemetry.readings.columns.items()
+            for moment_ns, value in zip(t_ns, column, strict=False)
+            if value is not None
+        )
+        return TableBlock([*first.values(run), _source(run, "peak_temp_c")], rows)
 
-def _readings(
-    seed: int, run: MeasuredRun, telemetry: Telemetry, parameters: ParameterKinds
-) -> TableBlock:
-    t_ns = telemetry.readings.t_ns
-    rows = (
-        ((moment_ns - t_ns[0]) / 1e9, path, *_value_or_text(value))
-        for path, column in telemetry.readings.columns.items()
-        for moment_ns, value in zip(t_ns, column, strict=False)
-        if value is not None
-    )
-    shared = [*_run_values(seed, run, parameters), _source(run, "peak_temp_c")]
-    return TableBlock(shared, rows)
+    columns = "source t_s:float node value:float text"
+    return first.table("readings", columns, starmap(block, runs))
 
 
 def _value_or_text(value: object) -> tuple[float | None, str]:
     return (None, str(value)) if isinstance(value, str) else (float(str(value)), "")
 
 
-def ops_table(seed: int, runs: RunTelemetry, parameters: ParameterKinds = NO_PARAMETERS) -> Table:
+def ops_table(first: RunColumns, runs: RunTelemetry) -> Table:
     """One row per run and operation, joined with the sensors that were sampled at that time.
 
     Times come from the traced steps of a run. Power, load, clocks and memory come from the sampler
     and are empty where the phone does not report them; `readings` and `method` say how well the
     sampler resolved the operation.
     """
-    columns = make_columns(
+
+    def block(run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
+        sources = (_source(run, "step_ms"), _source(run, "energy_per_step_mj"))
+        return TableBlock([*first.values(run), *sources], map(_op_values, op_rows(telemetry)))
+
+    columns = (
         "source energy_source operation kind steps:int time_ms:float share:float readings:int "
         "method energy_mj:float power_w:float power_error_w:float util_pct:float "
         "core_util_pct gpu_util_pct:float clock_mhz gpu_clock_mhz:float memory_mb:float "
         "rails_w"
     )
-    return Table(
-        "ops",
-        _run_columns(parameters, columns),
-        (
-            _ops(seed, run, op_rows(telemetry), parameters)
-            for run, telemetry in runs
-            if telemetry.traces
-        ),
+    return first.table("ops", columns, (block(run, each) for run, each in runs if each.traces))
+
+
+def _op_values(op: OpRow) -> tuple[CellValue, ...]:
+    return (
+        *(op.name, op.kind, op.steps, _round(op.ms), _round(op.share), op.readings),
+        *(op.method.value, _round(op.energy_mj), _round(op.power_w)),
+        *(_round(op.power_error_w), _round(op.util_pct)),
+        " ".join(f"{cpu}:{pct:.0f}" for cpu, pct in sorted(op.core_util_pct.items())),
+        _round(op.gpu_util_pct),
+        " ".join(f"{policy}:{mhz:.0f}" for policy, mhz in sorted(op.clock_mhz.items())),
+        *(_round(op.gpu_clock_mhz), _round(op.memory_mb)),
+        " ".join(f"{rail}:{watts:.3g}" for rail, watts in sorted(op.rails_w.items())),
     )
-
-
-def _ops(
-    seed: int, run: MeasuredRun, ops: tuple[OpRow, ...], parameters: ParameterKinds
-) -> TableBlock:
-    run_values = _run_values(seed, run, parameters)
-    shared = [*run_values, _source(run, "step_ms"), _source(run, "energy_per_step_mj")]
-    rows = [
-        (
-            *(op.name, op.kind, op.steps, _round(op.ms), _round(op.share), op.readings),
-            *(op.method.value, _round(op.energy_mj), _round(op.power_w)),
-            *(_round(op.power_error_w), _round(op.util_pct)),
-            " ".join(f"{cpu}:{pct:.0f}" for cpu, pct in sorted(op.core_util_pct.items())),
-            _round(op.gpu_util_pct),
-            " ".join(f"{policy}:{mhz:.0f}" for policy, mhz in sorted(op.clock_mhz.items())),
-            _round(op.gpu_clock_mhz),
-            _round(op.memory_mb),
-            " ".join(f"{rail}:{watts:.3g}" for rail, watts in sorted(op.rails_w.items())),
-        )
-        for op in ops
-    ]
-    return TableBlock(shared, rows)
 
 
 def _source(run: MeasuredRun, metric: str) -> str:

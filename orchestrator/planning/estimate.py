@@ -1,10 +1,8 @@
-"""Estimates how long a sweep takes on a phone, from past run times. Pure.
+"""Estimates how long a sweep takes on a phone, from past runs and from calculations. Pure.
 
-The closest history is used first: the same cell on this phone, then on phones of the same model;
-then the step time of the same case on the same cores and clocks under another condition, because
-steps repeat; then runs of the same protocol on this phone and on phones of the same model. Every
-estimate names its basis. Without any history only the minimum run length of the protocol is known.
-Uncertainty is propagated by Monte Carlo and reported as P50 and P90 of the totals.
+The step time of a case under another condition predicts a run, because steps repeat. A simulated
+phone's twin predicts it, too. Without any of these and without history only the minimum run length
+of the protocol is known. P50 and P90 of the totals are drawn.
 """
 
 import random
@@ -14,48 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from orchestrator.planning.run_durations import Cell, Durations, EstimateBasis, ExpectedRun
 from orchestrator.planning.trials import Trial
-from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.catalogue import launch_for, workload_of
 from workloads.protocol.phone_facts import PhoneFacts
-from workloads.text import TextEnum
 
 DRAWS = 200
-
-
-class RunTiming(NamedTuple):
-    """When a run started and ended by the clock of its host, and how much of that was cooling."""
-
-    report: int  # number of its report; reports are numbered in the order of arrival
-    sweep: str
-    phone: str
-    case_digest: str
-    condition_digest: str
-    started_at_s: float
-    ended_at_s: float
-    cooldown_s: float
-    start_temp_c: float | None
-
-    @property
-    def measuring_s(self) -> float:
-        """From start to end, without cooling."""
-        return max(0.0, self.ended_at_s - self.started_at_s - self.cooldown_s)
-
-
-class EstimateBasis(TextEnum):
-    """What an estimate is based on, the best first."""
-
-    SAME_PHONE = "same_phone", "history of this phone"
-    SAME_MODEL = "same_model", "history of phones of this model"
-    PROFILE = "profile", "step time of this case under another condition"
-    OTHER_CELLS = "other_cells", "other cells on this phone"
-    OTHER_CELLS_SAME_MODEL = "other_cells_same_model", "other cells on phones of this model"
-    TWIN = "twin", "simulation, in simulated time"
-    PROTOCOL_LENGTH = "protocol_length", "minimum length of the protocol, without cooldown"
-
-
-_SAME_CASE = (EstimateBasis.SAME_PHONE, EstimateBasis.SAME_MODEL, EstimateBasis.PROFILE)
+NO_SPEEDS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -79,12 +43,12 @@ class PhoneEstimate:
     bases: dict[EstimateBasis, int]  # number of trials by basis
 
 
-@dataclass(frozen=True)
-class RunEstimate:
-    """How long one run of a trial takes: pairs of measuring and cooling seconds to draw from."""
+class CalculatedRun(NamedTuple):
+    """A calculated run: seconds of the phone's clock, and the error of their logarithm."""
 
-    basis: EstimateBasis
-    pairs: tuple[tuple[float, float], ...]
+    measuring_s: float
+    cooling_s: float = 0.0
+    error: float = 0.0
 
 
 class ProfiledStep(NamedTuple):
@@ -98,66 +62,45 @@ class ProfiledStep(NamedTuple):
 
 
 class TimingHistory:
-    """Past runs, indexed by phone or model, and by cell or protocol."""
+    """What is known of how long runs take: past runs, and step times to calculate with."""
 
     def __init__(
         self,
-        runs: Iterable[RunTiming],
+        durations: Durations,
         models: Mapping[str, str],
-        protocols: Mapping[str, str],
         profiles: Iterable[ProfiledStep] = (),
+        speeds: Mapping[str, float] = NO_SPEEDS,
     ) -> None:
-        """Index runs; `models` are those of phones, `protocols` those of condition digests."""
-        self._pairs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+        """Index step times; `models` are those of phones, `speeds` those of their clocks."""
+        self.durations = durations
         self._step_ms: dict[tuple[str, ...], float] = {}
         for profile in profiles:
             key = (profile.case_digest, profile.cores, profile.freq)
             self._step_ms.setdefault((models[profile.phone], *key), profile.step_ms)
             self._step_ms[(profile.phone, *key)] = profile.step_ms
-        for run in runs:
-            pair = (run.measuring_s, run.cooldown_s)
-            cell = (run.case_digest, run.condition_digest)
-            for owner in (("phone", run.phone), ("model", models[run.phone])):
-                for kind in (cell, protocols[run.condition_digest]):
-                    self._pairs.setdefault((*owner, kind), []).append(pair)
+        self._speeds = {models[phone]: speed for phone, speed in speeds.items()} | {**speeds}
 
     def estimate_run(
-        self,
-        trial: Trial,
-        cell: tuple[str, str],
-        facts: PhoneFacts,
-        twin: Mapping[str, RunEstimate],
-    ) -> RunEstimate:
-        """Estimate a run of a trial from the closest history that exists."""
-        for basis, key in (
-            (EstimateBasis.SAME_PHONE, ("phone", facts.serial, cell)),
-            (EstimateBasis.SAME_MODEL, ("model", facts.model, cell)),
-        ):
-            if key in self._pairs:
-                return RunEstimate(basis, tuple(self._pairs[key]))
-        other = self._other_cells(trial, facts)
+        self, trial: Trial, cell: Cell, facts: PhoneFacts, twin: Mapping[str, CalculatedRun]
+    ) -> ExpectedRun:
+        """Estimate a run of a trial from the closest history, or else from a calculation."""
+        speed = self._speeds.get(facts.serial, self._speeds.get(facts.model, 1.0))
+
+        def expect(basis: EstimateBasis, found: CalculatedRun) -> ExpectedRun:
+            seconds = found.measuring_s + found.cooling_s
+            share = found.cooling_s / seconds if seconds else 0.0
+            return ExpectedRun(basis, seconds / speed, share, found.error)
+
+        found = [expect(EstimateBasis.PROTOCOL_LENGTH, CalculatedRun(min_run_s(trial)))]
         step_ms = self.step_ms(trial, facts)
         if step_ms is not None:
-            cooling = other.pairs if other else ((0.0, 0.0),)
-            measuring_s = predicted_run_s(trial, step_ms)
-            return RunEstimate(
-                EstimateBasis.PROFILE, tuple((measuring_s, cooldown_s) for _, cooldown_s in cooling)
-            )
-        if other is not None:
-            return other
-        return twin.get(trial.condition.protocol.value) or RunEstimate(
-            EstimateBasis.PROTOCOL_LENGTH, ((min_run_s(trial), 0.0),)
-        )
-
-    def _other_cells(self, trial: Trial, facts: PhoneFacts) -> RunEstimate | None:
-        protocol = trial.condition.protocol.value
-        for basis, key in (
-            (EstimateBasis.OTHER_CELLS, ("phone", facts.serial, protocol)),
-            (EstimateBasis.OTHER_CELLS_SAME_MODEL, ("model", facts.model, protocol)),
-        ):
-            if key in self._pairs:
-                return RunEstimate(basis, tuple(self._pairs[key]))
-        return None
+            measured = self.durations.measured(facts.serial, cell)
+            cooling_s = measured.cooling_s * speed if measured else 0.0
+            predicted = CalculatedRun(predicted_run_s(trial, step_ms), cooling_s)
+            found.append(expect(EstimateBasis.PROFILE, predicted))
+        if prediction := twin.get(trial.condition.protocol.value):
+            found.append(expect(EstimateBasis.TWIN, prediction))
+        return self.durations.expected(facts.serial, cell, found)
 
     def step_ms(self, trial: Trial, facts: PhoneFacts) -> float | None:
         """Return the step time of the case on these cores and clocks, if it was ever measured."""
@@ -184,25 +127,25 @@ def estimate_phone(
     trials: Sequence[Trial],
     facts: PhoneFacts,
     history: TimingHistory,
-    twin: Mapping[str, RunEstimate] = MappingProxyType({}),
+    twin: Mapping[str, CalculatedRun] = MappingProxyType({}),
 ) -> PhoneEstimate:
-    """Estimate one phone; its twin's estimates by protocol are used where history has none."""
+    """Estimate one phone; its twin's predictions by protocol are used where history has none."""
     cells = {sweep.trial_id(cell.key, facts.serial): cell.key for cell in sweep.cells}
-    estimates = {
-        trial.id: history.estimate_run(trial, cells[trial.id], facts, twin) for trial in trials
-    }
+    runs = {trial.id: history.estimate_run(trial, cells[trial.id], facts, twin) for trial in trials}
     max_runs = _max_runs(sweep, [trial.id for trial in trials], facts.serial)
-    rng = random.Random(sweep.seed)
-    totals = [_draw_total(estimates, max_runs, sweep.policy, rng) for _ in range(DRAWS)]
-    bases = Counter(estimate.basis for estimate in estimates.values())
+    totals = _draw_totals(sweep, [(runs[trial], max_runs[trial]) for trial in runs], history)
+    cooling_s = sum(max_runs[trial] * run.cooling_s for trial, run in runs.items())
+    all_s = sum(max_runs[trial] * run.seconds for trial, run in runs.items())
+    share = cooling_s / all_s if all_s else 0.0
+    bases = Counter(run.basis for run in runs.values())
     cooling_known = EstimateBasis.PROTOCOL_LENGTH not in bases
     return PhoneEstimate(
         phone=facts.serial,
         trials=len(trials),
         runs=sum(max_runs.values()),
-        measuring=_percentiles([measuring for measuring, _ in totals]),
-        cooling=_percentiles([cooling for _, cooling in totals]) if cooling_known else None,
-        total=_percentiles([measuring + cooling for measuring, cooling in totals]),
+        measuring=_percentiles([(1.0 - share) * total_s for total_s in totals]),
+        cooling=_percentiles([share * total_s for total_s in totals]) if cooling_known else None,
+        total=_percentiles(totals),
         bases={basis: bases[basis] for basis in EstimateBasis if bases[basis]},
     )
 
@@ -218,26 +161,22 @@ def _max_runs(sweep: Sweep, trials: Sequence[str], phone: str) -> dict[str, int]
     return runs
 
 
-def _draw_total(
-    estimates: Mapping[str, RunEstimate],
-    max_runs: Mapping[str, int],
-    policy: Policy,
-    rng: random.Random,
-) -> tuple[float, float]:
-    """Draw one possible total: seconds of measuring and of cooling."""
-    measuring = cooling = 0.0
-    for trial, estimate in estimates.items():
-        runs = max_runs[trial]
-        if policy.stop is not None and runs == policy.blocks:
-            # The number of runs is not known in advance: every look is equally likely.
-            runs = rng.choice(policy.stop.grid)
-        if estimate.basis in _SAME_CASE:
-            drawn = rng.choices(estimate.pairs, k=min(runs, len(estimate.pairs)))
-        else:  # another cell shows only the order of magnitude, so its runs do not average out
-            drawn = [rng.choice(estimate.pairs)]
-        measuring += runs * sum(pair[0] for pair in drawn) / len(drawn)
-        cooling += runs * sum(pair[1] for pair in drawn) / len(drawn)
-    return measuring, cooling
+def _draw_totals(
+    sweep: Sweep, runs: Sequence[tuple[ExpectedRun, int]], history: TimingHistory
+) -> list[float]:
+    """Draw possible totals: how many runs a stop rule needs is not known in advance."""
+    durations, stop = history.durations, sweep.policy.stop
+    is_fixed = [stop is None or times != sweep.policy.blocks for _, times in runs]
+    fixed = durations.work(run for run, known in zip(runs, is_fixed, strict=True) if known)
+    stopped = durations.work(run for run, known in zip(runs, is_fixed, strict=True) if not known)
+    least = stop.grid[0] / stop.grid[-1] if stop is not None else 1.0
+    rng = random.Random(sweep.seed)
+    return [
+        durations.draw_s(
+            stopped.scaled(rng.uniform(least, 1.0)).plus(fixed), durations.draw_pace(rng), rng
+        )
+        for _ in range(DRAWS)
+    ]
 
 
 def _percentiles(totals: list[float]) -> DurationRange:

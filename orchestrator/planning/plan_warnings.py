@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from statistics import NormalDist
 
-from orchestrator.planning.estimate import EstimateBasis, PhoneEstimate
+from orchestrator.planning.estimate import PhoneEstimate
 from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.policy import StopRule
 from orchestrator.sweepfile.sweep_file import Sweep
@@ -123,12 +123,6 @@ def _time_warnings(
     sweep: Sweep, estimates: Sequence[PhoneEstimate], now: datetime
 ) -> Iterator[str]:
     policy = sweep.policy
-    bases = [set(estimate.bases) for estimate in estimates]
-    if any(EstimateBasis.TWIN in kinds and kinds != {EstimateBasis.TWIN} for kinds in bases):
-        yield (
-            "estimates by simulation are in simulated time, those from history in real time; their "
-            "sum is approximate"
-        )
     longest = max((estimate.total.p50_s for estimate in estimates), default=0.0)
     wall = policy.budget.wall_s
     if wall is not None and longest > wall:

@@ -1,4 +1,4 @@
-"""Selection policies by name: random, fastest, FedCS, TiFL, power-of-choice, Oort and frugal.
+"""Selection policies by name: random, fastest, FedCS, power-of-choice, Oort and frugal.
 
 All policies see the same: the measured values, the estimated heat and the charge of each phone, and
 the results of its last update. None sees the actual times in advance. Every choice has a reason.
@@ -17,7 +17,6 @@ from orchestrator.selection.round_state import (
     SelectionPolicy,
     draw_clients,
 )
-from orchestrator.selection.tifl_policy import TiFLPolicy
 
 
 class RandomPolicy:
@@ -124,7 +123,6 @@ POLICIES: dict[str, Callable[[], SelectionPolicy]] = {
     "fastest": lambda: FastestPolicy(sustained=False),
     "fastest-sustained": lambda: FastestPolicy(sustained=True),
     "fedcs": FedCSPolicy,
-    "tifl": TiFLPolicy,
     "power-of-choice": PowerOfChoicePolicy,
     "oort": OortPolicy,
     "frugal": FrugalPolicy,

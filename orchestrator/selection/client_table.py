@@ -84,7 +84,7 @@ def _excluded_client(phone: str, runs: Sequence[MeasuredRun], has_valid: bool) -
 def _select_case(
     runs: Sequence[MeasuredRun], workload: str | None, batch: int | None
 ) -> list[MeasuredRun]:
-    """Return the runs of one case; a sweep with several needs --workload and --batch.
+    """Return the runs of one case; a sweep with several needs --workload and --batch-size.
 
     Of a case that was run on both processors, the CPU's runs are taken.
     """
@@ -106,7 +106,8 @@ def _select_case(
     if len(cases) > 1:
         labels = ", ".join(sorted({run.case.label for run in on_cpu or kept}))
         raise InvalidRequest(
-            f"the sweep has several workloads; choose one with --workload and --batch: {labels}"
+            "the sweep has several workloads; choose one with --workload and --batch-size: "
+            f"{labels}"
         )
     return kept
 
@@ -155,9 +156,10 @@ def _row(runs: Sequence[MeasuredRun], setting: str, spreads: PooledSpreads) -> C
         control=runs[-1].control,
         cold_ms=cold_ms,
         sustained_ms=_time_per_sample(hot, HEADLINES[protocol], spreads.time),
-        heating_s=_heating_s(hot),
+        heating_s=_median_or_none(
+            [s for run in hot if (s := _time_constant_s(run.step_time_curve)) is not None]
+        ),
         temp_range_c=_temp_range_c(cold, hot),
-        batch_p90_ms=_median_or_none(_values(cold, "step_p90_ms")),
         # The energy of a long run is more precise: the gauge's update period matters less in it.
         energy_mj=_energy(hot, spreads.energy) or _energy(cold, spreads.energy),
         battery_j=_battery_j(runs),
@@ -218,13 +220,8 @@ def _temp_range_c(
     return median(starts), median(peaks)
 
 
-def _heating_s(runs: Sequence[MeasuredRun]) -> float | None:
-    """Return the time constant of the slowdown, as a median over runs."""
-    constants = [_time_constant_s(run.step_time_curve) for run in runs]
-    return _median_or_none([seconds for seconds in constants if seconds is not None])
-
-
 def _time_constant_s(curve: Sequence[tuple[float, float]]) -> float | None:
+    """Return the time constant of a slowdown; None without one."""
     if len(curve) < 2:
         return None
     start, end = curve[0][1], curve[-1][1]

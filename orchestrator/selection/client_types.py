@@ -24,7 +24,6 @@ class Client:
     sustained_ms: Estimate | None  # per sample, when hot
     heating_s: float | None  # time constant of the slowdown
     temp_range_c: tuple[float, float] | None  # CPU temperature when a cold run starts, and when hot
-    batch_p90_ms: float | None  # 90th percentile of the batch time, while cool
     energy_mj: Estimate | None  # per sample
     battery_j: float | None
     peak_mb: float | None

@@ -27,9 +27,7 @@ def fair_weight(times_chosen: Array) -> Array:
     return np.asarray(((1 + times_chosen.mean()) / (1 + times_chosen)) ** FAIR)
 
 
-def best_round(
-    value: Array, ends_s: Array, k: int, shortest: int | None = None
-) -> NDArray[np.int64]:
+def best_round(value: Array, ends_s: Array, k: int) -> NDArray[np.int64]:
     """Return up to k phones, the most valuable first, for the best length of a round.
 
     A round lasts as long as its slowest phone. For every length the k most valuable phones that end
@@ -37,7 +35,7 @@ def best_round(
     """
     by_end = np.argsort(ends_s, kind="stable")
     n = len(by_end)
-    counts = np.unique(np.linspace(min(shortest or k, n), n, LENGTHS).astype(int))
+    counts = np.unique(np.linspace(min(k, n), n, LENGTHS).astype(int))
     best, best_rate = by_end, -1.0
     for count in counts:
         members = by_end[:count]

@@ -17,7 +17,6 @@ class RoundRequest:
 
     k: int
     deadline_s: float | None = None  # that the cohort should meet
-    rounds: int = 100  # expected length of the whole training
 
 
 @dataclass

@@ -16,7 +16,6 @@ from orchestrator.selection.basic_policies import POLICIES
 from orchestrator.selection.client_types import Client
 from orchestrator.selection.federated_task import (
     FederatedTask,
-    TaskKind,
     accuracy,
     draw_task,
     train,
@@ -54,6 +53,7 @@ ROUND_NOISE = 0.05  # relative deviation of a phone's time from round to round
 GAP_S = 2.0  # between two rounds, for aggregation
 WAIT_S = 60.0  # until the server asks again if no phone can take part
 START_S = 18 * HOUR_S  # time of day of the first round
+DrawTask = Callable[[Population, int], FederatedTask]  # clients, seed
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,8 @@ class SimulationPlan:
     k: int = 10
     clients: int = 200
     rounds: int = 300
-    task: TaskKind | None = TaskKind.CLUSTERS  # None: only the clock, nothing is trained
+    task: DrawTask | None = draw_task  # None: only the clock, nothing is trained
     target: float = 0.95  # share of the best possible accuracy
-    rare_on_slow: bool = False  # two labels exist only on the slowest 40 % of the clients
-    equal_steps: bool = False  # every client trains on equally many samples
     over_selection: float | None = None  # phones asked over k; None: as the policy asks
     round_s: float = 30.0  # work of the median phone, while cool
     deadline_s: float | None = None  # of a round
@@ -148,8 +146,7 @@ def draw_world(phones: Sequence[Client], seed: int, plan: SimulationPlan) -> Sim
     measured, n = population.fleet, len(population)
     # A 95 % interval is about two standard deviations on either side.
     actual = measured.scale(np.exp(rng.standard_normal(n) * measured.uncertainty / 2))
-    slowness = measured.cold_s if plan.rare_on_slow else None
-    task = draw_task(plan.task, n, seed, slowness, plan.equal_steps) if plan.task else None
+    task = plan.task(population, seed) if plan.task else None
     samples = task.samples if task else rng.lognormal(0.0, 0.5, n)
     samples = samples * plan.round_s / float(np.median(samples * measured.cold_s))
     assert population.link_kbps is not None
@@ -176,7 +173,7 @@ def simulate_training(
     rng, policy = np.random.default_rng([world.seed, 2]), make_policy()
     asked = plan.over_selection or policy.over_selection
     k = math.ceil(asked * plan.k)
-    request = RoundRequest(k, plan.deadline_s, plan.rounds)
+    request = RoundRequest(k, plan.deadline_s)
     state = initial_round_state(world.estimated, world.samples, world.estimated_link_s)
     progress = _Progress(np.zeros(len(world.samples)), world.charge.copy())
     if plan.warm:

@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json
 from orchestrator.store.database import SCHEMA, Database, schema_version

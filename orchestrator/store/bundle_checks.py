@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from sqlalchemy import JSON, BigInteger, Table
 
-from orchestrator.decisions.metric_checks import metric_objection
-from orchestrator.decisions.states import PausedBy, ReportStatus, RunState, SweepState
+from orchestrator.planning.states import PausedBy, ReportStatus, RunState, SweepState
 from orchestrator.store.ingest import report_row
+from orchestrator.store.metric_checks import metric_objection
 from orchestrator.sweepfile.policy import Policy
 from orchestrator.sweepfile.sweep_file import NAME_PATTERN
 from workloads.catalogue import Case, is_known

@@ -2,7 +2,7 @@
 
 Chunks arrive before the report that refers to them, and are counted until it arrives; beyond the
 limit, further chunks have to wait. The files of command results are small and are counted until the
-process ends. `farm prune` removes old chunks without a report.
+process ends. `farm store prune` removes old chunks without a report.
 """
 
 import time

@@ -162,7 +162,8 @@ class Database:
             raise StoreDown("the store has no tables yet; start the lab with 'farm up'")
         if version != SCHEMA:
             raise InvalidRequest(
-                f"the store has schema {version}, this version needs {SCHEMA}; run 'farm migrate'"
+                f"the store has schema {version}, this version needs {SCHEMA}; run 'farm "
+                "store migrate'"
             )
 
     def schema(self) -> str | None:
@@ -180,7 +181,8 @@ class Database:
             found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         if found != "ok":
             raise StoreDown(
-                f"the store {self._file} is damaged ({found}); restore a backup with 'farm restore'"
+                f"the store {self._file} is damaged ({found}); restore a backup with "
+                "'farm store restore'"
             )
 
     @property

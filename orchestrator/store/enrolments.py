@@ -6,13 +6,14 @@ be created again after the broker lost its data.
 
 import hashlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from time import time
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from orchestrator.decisions.host_access import Access, HostAccess
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database
 from orchestrator.store.operator_change import (
@@ -25,6 +26,25 @@ from orchestrator.store.operator_change import (
 from orchestrator.store.tables import enrolment
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
+
+
+class Access(StrEnum):
+    """Whether a host may use the broker."""
+
+    OFFERED = "offered"  # it has not joined yet
+    ENROLLED = "enrolled"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True)
+class HostAccess:
+    """A host that was added to the lab."""
+
+    host: str
+    access: Access
+    enrolled_at_s: float  # 0: never
+    certificate_until_s: float  # 0: it has none
+    password_digest: str
 
 
 def secret_digest(secret: str) -> str:
@@ -42,7 +62,7 @@ def offer(
             raise _unknown(host)
         if not renewed and row is not None and not row.revoked:
             raise InvalidRequest(
-                f"{host} was added before; replace its secrets with: farm host rotate {host}"
+                f"{host} was added before; replace its secrets with: farm host add {host} --renew"
             )
         values = {"offer_digest": secret_digest(secret), "offer_until_s": until_s, "revoked": False}
         if row is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.metric_codes import NO_ERROR
 from orchestrator.store.tables import (
     metric_name,

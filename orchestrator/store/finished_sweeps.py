@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, exists, func, select, update
 
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store.database import Database
 from orchestrator.store.notices import add_event
 from orchestrator.store.tables import run, sweep

@@ -12,20 +12,20 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Row, bindparam, func, select, tuple_, update
+from sqlalchemy import BindParameter, Connection, Row, bindparam, select, tuple_, update
 
-from orchestrator.decisions.health import HealthState
-from orchestrator.decisions.metric_checks import metric_objection
-from orchestrator.decisions.poison import crash_in
-from orchestrator.decisions.retry import RetryAction, RetryDecision, decide_retry
-from orchestrator.decisions.states import ReportStatus, RunState
-from orchestrator.store import convergence, crashes, phone_health, tables
+from orchestrator.planning.run_durations import phone_speed
+from orchestrator.planning.states import ReportStatus, RunState
+from orchestrator.store import phone_health, poison, stop_rule, tables
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database, count_rows, insert_new
-from orchestrator.store.finished_sweeps import reopen
+from orchestrator.store.metric_checks import metric_objection
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
+from orchestrator.store.phone_health import HealthState
+from orchestrator.store.poison import crash_in
+from orchestrator.store.retry import RetryAction, RetryDecision, decide_retry, set_next_state
 from orchestrator.store.tables import phone, run, sweep, trial
 from orchestrator.store.trial_queries import CellTexts, cell_of
 from orchestrator.sweepfile.policy import Policy
@@ -43,7 +43,7 @@ from workloads.protocol.messages import (
 )
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
-from workloads.units import step_time_text
+from workloads.units import count_text, step_time_text
 
 _TRIAL_COLUMNS = (
     *(trial.c.case_digest, trial.c.condition_digest, trial.c.stop_rule, trial.c.stop_reason),
@@ -61,10 +61,6 @@ _RUNS = (
 _STORED_REPORTS = select(
     tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt, tables.report.c.host
 ).where(tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_REPORTED))
-_RETRY_TEXTS = {
-    RetryAction.RETRY: "; will be retried",
-    RetryAction.RETRY_LATER: "; will be retried after the other runs of this phone",
-}
 _DONE = (
     update(run)
     .where(run.c.id.in_(bindparam("run_ids", expanding=True)))
@@ -280,10 +276,10 @@ class _ReportBatch:
         if decision.action is RetryAction.ACCEPT:
             self._done.append(row.id)
         else:
-            _set_next_state(self._connection, row, decision)
+            set_next_state(self._connection, row, decision)
         crash = crash_in(report)
         if crash is not None:
-            poisoned = crashes.record_crash(self._connection, report.run, row.case_digest, crash)
+            poisoned = poison.record_crash(self._connection, report.run, row.case_digest, crash)
             self._result.events += [poisoned] if poisoned is not None else []
 
     def _write(self, health: Mapping[str, HealthState], policy_of: Mapping[str, Policy]) -> None:
@@ -301,8 +297,8 @@ class _ReportBatch:
         insert_metrics(self._db, connection, self._measured)
         if self._accepted:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}
-            crashes.clear_for_phone(connection, succeeded)
-            events += convergence.skip_converged(connection, self._accepted, policy_of)
+            poison.clear_for_phone(connection, succeeded)
+            events += stop_rule.skip_converged(connection, self._accepted, policy_of)
 
 
 def _refusal(row: Row[Any] | None, report: Report, host: str) -> str:
@@ -355,39 +351,18 @@ def _status(report: Report, decision: RetryDecision | None) -> ReportStatus:
     return ReportStatus.ACCEPTED if decision.action is RetryAction.ACCEPT else ReportStatus.VOID
 
 
-def _set_next_state(connection: Connection, row: Row[Any], decision: RetryDecision) -> None:
-    """Set the next state of a run that is not done."""
-    changes: dict[str, object] = {"note": decision.reason, "lease_until": 0.0}
-    if decision.blame is not None:
-        changes["tries"] = {**row.tries, decision.blame: row.tries.get(decision.blame, 0) + 1}
-    if row.cancel_requested:
-        changes |= {"state": RunState.CANCELLED, "note": "cancelled", "cancel_requested": False}
-    elif row.stop_rule:
-        changes |= {"state": RunState.SKIPPED, "note": row.stop_reason}
-    elif decision.action is RetryAction.GIVE_UP:
-        changes["state"] = RunState.FAILED
-        if decision.blame is Blame.REQUEST:
-            _block_repeats(connection, row, decision.reason)
-    else:
-        if row.state == RunState.BLOCKED:  # its sweep may have no other run left
-            reopen(connection, row.sweep)
-        changes["state"] = RunState.QUEUED
-        changes["not_before"] = time() + decision.pause_s
-    if decision.action is RetryAction.RETRY_LATER and changes["state"] is RunState.QUEUED:
-        last = select(func.max(run.c.rank)).where(run.c.phone == row.phone).scalar_subquery()
-        changes["rank"] = last + 1
-    connection.execute(update(run).where(run.c.id == row.id).values(**changes))
-
-
-def _block_repeats(connection: Connection, row: Row[Any], reason: str) -> None:
-    """Block the queued runs of a trial whose request failed: they would fail alike."""
-    same = (run.c.trial == row.trial, run.c.state == RunState.QUEUED)
-    note = f"blocked: an earlier run of the trial failed: {reason}"
-    connection.execute(update(run).where(*same).values(state=RunState.BLOCKED, note=note[:600]))
+def _retry_text(decision: RetryDecision) -> str:
+    if decision.action is not RetryAction.RETRY:
+        return ""
+    runs = decision.place.after_runs
+    after = f" after at most {count_text(runs, 'other run')} of this phone" if runs else ""
+    return f"; will be retried{after}"
 
 
 def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
     """Return the row of a report with this status."""
+    host_s = (report.ended_at - report.started_at).total_seconds()
+    speed = phone_speed(report.stage_seconds.values(), host_s)
     return {
         "trial": report.run.trial,
         "repeat": report.run.repeat,
@@ -401,7 +376,7 @@ def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
         "control": report.control,
         "started_at_s": report.started_at.timestamp(),
         "ended_at_s": report.ended_at.timestamp(),
-        "cooldown_s": report.stage_seconds.get(Stage.COOL, 0.0),
+        "cooldown_s": report.stage_seconds.get(Stage.COOL, 0.0) / speed,
         "payload": report.model_dump_json(),
     }
 
@@ -422,7 +397,7 @@ def _event(
         if is_suspect and report.verdict is not None:
             text = f"{report.verdict.text}: {text}"
     elif decision is not None and decision.reason:
-        text += f": {decision.reason}{_RETRY_TEXTS.get(decision.action, '')}"
+        text += f": {decision.reason}{_retry_text(decision)}"
     elif status == ReportStatus.STALE:
         text += f": attempt {report.run.attempt} was reported too late and does not count"
     return Event(

@@ -8,25 +8,22 @@ given before the clock was set back; it is cut to the full length of a lease.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.decisions.poison import SOFT_WEIGHT, Crash
-from orchestrator.decisions.states import RunState, SweepState
-from orchestrator.store import crashes
+from orchestrator.planning.states import RunState, SweepState
+from orchestrator.store import poison
 from orchestrator.store.database import Database
 from orchestrator.store.next_runs import (
     IS_LEASED,
     MAY_WORK,
-    Assignment,
     NextRun,
-    assign_oldest,
-    next_runs,
 )
+from orchestrator.store.poison import SOFT_WEIGHT, Crash
 from orchestrator.store.tables import host, phone, run, sweep, trial
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
@@ -90,43 +87,32 @@ _NEW_LEASES = (
 )
 
 
-def lease_next(
-    db: Database,
-    idle: Mapping[str, str],
-    lease_timeout_s: float,
-    now: float | None = None,
-    assign: Callable[[Sequence[NextRun]], Sequence[Assignment]] = assign_oldest,
-) -> list[tuple[str, Job]]:
-    """Lease a run to each idle phone (serial -> host); return hosts and their jobs."""
-    now = time.time() if now is None else now
-    waiting = next_runs(db, idle, now) if idle else []
-    assignments = assign(waiting) if waiting else []
-    return lease(db, assignments, idle, lease_timeout_s, now) if assignments else []
-
-
 def lease(
     db: Database,
-    assignments: Sequence[Assignment],
+    chosen: Sequence[NextRun],
     host_of: Mapping[str, str],
     lease_timeout_s: float,
     now: float,
 ) -> list[tuple[str, Job]]:
-    """Lease the assigned runs; none of them if another scheduler leased one of the phones first."""
+    """Lease the chosen runs; return their hosts and jobs.
+
+    None is leased if another scheduler leased one of the phones first.
+    """
     until = now + lease_timeout_s
     try:
         with db.write() as connection:
-            assignments = _allowed_assignments(connection, assignments, now)
-            if not assignments:
+            chosen = _still_allowed(connection, chosen, now)
+            if not chosen:
                 return []
             connection.execute(
                 _LEASE,
                 [
                     {"run_id": item.run, "to_host": host_of[item.phone], "until": until}
-                    for item in assignments
+                    for item in chosen
                 ],
             )
-            connection.execute(_RAISE_FENCES, {"leased": [item.phone for item in assignments]})
-            ids = [item.run for item in assignments]
+            connection.execute(_RAISE_FENCES, {"leased": [item.phone for item in chosen]})
+            ids = [item.run for item in chosen]
             rows = connection.execute(_NEW_LEASES, {"ids": ids, "until": until}).all()
             new = (sweep.c.id.in_({row.sweep for row in rows}), sweep.c.started_at_s.is_(None))
             connection.execute(update(sweep).where(*new).values(started_at_s=now))
@@ -148,18 +134,16 @@ def _job(row: Any, lease_timeout_s: float) -> Job:
     )
 
 
-def _allowed_assignments(
-    connection: Connection, assignments: Sequence[Assignment], now: float
-) -> list[Assignment]:
-    """Drop what was paused, cancelled, reserved or quarantined after the assignment was made."""
-    sweeps = {item.sweep for item in assignments}
-    phones = [item.phone for item in assignments]
+def _still_allowed(connection: Connection, chosen: Sequence[NextRun], now: float) -> list[NextRun]:
+    """Drop what was paused, cancelled, reserved or quarantined after the choice was made."""
+    sweeps = {item.sweep for item in chosen}
+    phones = [item.phone for item in chosen]
     active = set(connection.execute(_ACTIVE_SWEEPS, {"sweeps": list(sweeps)}).scalars())
     working = connection.execute(_WORKING_PHONES, {"now": now, "serials": phones})
     good = set(working.scalars())
     return [
         item
-        for item in assignments
+        for item in chosen
         if item.sweep in active and item.phone in good  # guard: paused-before-lease
     ]
 
@@ -270,7 +254,7 @@ def expire(
             poisoned = None
             if lost in started:  # guard: job-never-arrived
                 crash = Crash(row.phone, SOFT_WEIGHT, "the lease expired")
-                poisoned = crashes.record_crash(connection, lost, row.case_digest, crash)
+                poisoned = poison.record_crash(connection, lost, row.case_digest, crash)
             events = (poisoned,) if poisoned is not None else ()
             expired.append(ExpiredLease(lost, row.phone, row.host, row.sweep, events))
     return expired

@@ -1,11 +1,12 @@
 """Cached queries for live screens: small results, computed again only after a change."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
 
-from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import KnownPhone, Lease, known_phones, phone_from_row
 from orchestrator.store.tables import phone, report, run, trial
@@ -83,6 +84,15 @@ class LeaseCache:
             for row in rows
             for label, cell in [self._trials.get(row.trial, (row.trial, ("", "")))]
         }
+
+
+def phones_with_runs_left(db: Database, sweeps: Collection[str]) -> dict[str, set[str]]:
+    """Return the phones with queued and running runs of each of these sweeps."""
+    of_sweeps = (run.c.sweep.in_(sweeps), run.c.state.in_(_LEFT))
+    phones: dict[str, set[str]] = {}
+    for name, serial in db.rows(select(run.c.sweep, run.c.phone).where(*of_sweeps).distinct()):
+        phones.setdefault(name, set()).add(serial)
+    return phones
 
 
 def runs_left(db: Database, sweep_id: str) -> dict[str, dict[tuple[str, str], int]]:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, select
 
 from orchestrator.analysis.measurements import MeasuredTrial, MetricValue
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
 from orchestrator.store.tables import metric_name, phone, report, run, trial
 from orchestrator.store.tables import metric_origin as origins
@@ -30,7 +30,9 @@ def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> l
     Without a name it is the headline metric of each run's condition.
     """
     if metric and metric_kind(metric) is None:
-        raise InvalidRequest(f"there is no metric '{safe_text(metric)}'; 'farm metrics' shows all")
+        raise InvalidRequest(
+            f"there is no metric '{safe_text(metric)}'; 'farm help metrics' shows all"
+        )
     with db.read() as connection:
         trials = _trials(connection, sweep)
         rows = connection.execute(_query(metric, sweep)).all()

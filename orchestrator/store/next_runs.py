@@ -1,37 +1,25 @@
 """The next run that every active sweep has for each phone that may work."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from sqlalchemy import Float, Select, and_, any_, bindparam, func, literal, or_, select, true
 
-from orchestrator.decisions.health import Health
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.planning.states import Health, RunState, SweepState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import phone, run, sweep
 
 PAUSE_MAX_S = 600.0  # a longer pause was set by a wrong clock, and is ignored
 
 
-@dataclass(frozen=True)
-class NextRun:
+class NextRun(NamedTuple):
     """The first queued run that a sweep has for a phone."""
 
     phone: str
     sweep: str
     run: int
     trial: str
-    rank: int
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """A run that is to be leased."""
-
-    phone: str
-    sweep: str
-    run: int
+    rank: int  # in the queue of the phone
 
 
 # Written out, not bound: only then does SQLite use the small index of leases.
@@ -46,7 +34,8 @@ MAY_WORK = and_(phone.c.health == Health.GOOD, ~_RESERVED)
 def _next_runs(dialect: str) -> Select[Any]:
     """Build the query so that its cost does not depend on the statistics of PostgreSQL.
 
-    Sweeps with work are found first, then one run per phone and sweep, then their columns by id.
+    Sweeps with work are found first, then one run per phone and sweep, then their columns by id. A
+    run whose pause has not passed yet is not overtaken: the order must not depend on time.
     """
     leased, queued = run.alias("leased"), run.alias("queued")
     has_lease = (
@@ -64,11 +53,10 @@ def _next_runs(dialect: str) -> Select[Any]:
     active = select(sweep.c.id).where(sweep.c.state == SweepState.ACTIVE, has_work)
     open_sweep = active.cte("open_sweep").prefix_with("MATERIALIZED", dialect="postgresql")
     first = run.alias("first")
-    due = or_(first.c.not_before <= _NOW, first.c.not_before > _NOW + PAUSE_MAX_S)
     first_run = (
         select(first.c.id)
         .where(first.c.phone == phone.c.serial, first.c.state == RunState.QUEUED)
-        .where(first.c.sweep == open_sweep.c.id, due)
+        .where(first.c.sweep == open_sweep.c.id)
         .order_by(first.c.rank, first.c.id)
         .limit(1)
         .correlate(phone, open_sweep)
@@ -80,7 +68,8 @@ def _next_runs(dialect: str) -> Select[Any]:
         .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
         .where(MAY_WORK, ~has_lease)
     )
-    columns = select(run.c.phone, run.c.sweep, run.c.id, run.c.trial, run.c.rank)
+    due = or_(run.c.not_before <= _NOW, run.c.not_before > _NOW + PAUSE_MAX_S)
+    columns = select(run.c.phone, run.c.sweep, run.c.id, run.c.trial, run.c.rank).where(due)
     if dialect == "postgresql":  # an array forces a look-up by id, also without statistics
         return columns.where(run.c.id == any_(func.array(firsts.scalar_subquery())))
     return columns.where(run.c.id.in_(firsts))
@@ -96,11 +85,3 @@ def next_runs(db: Database, serials: Collection[str], now: float) -> list[NextRu
         query = _NEXT_RUNS[connection.dialect.name]
         rows = connection.execute(query, {"now": now, "serials": list(serials)}).all()
     return [NextRun(*row) for row in rows]
-
-
-def assign_oldest(waiting: Sequence[NextRun]) -> list[Assignment]:
-    """Assign each phone its oldest run, regardless of temperature and owner."""
-    oldest: dict[str, NextRun] = {}
-    for candidate in sorted(waiting, key=lambda candidate: (candidate.rank, candidate.run)):
-        oldest.setdefault(candidate.phone, candidate)
-    return [Assignment(item.phone, item.sweep, item.run) for item in oldest.values()]

@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.decisions.health import Health, HealthState
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import Health, RunState
 from orchestrator.store.database import Database, count_rows, insert_new
 from orchestrator.store.operator_change import (
     Actor,
@@ -17,7 +16,7 @@ from orchestrator.store.operator_change import (
     Values,
     execute_change,
 )
-from orchestrator.store.phone_health import set_health
+from orchestrator.store.phone_health import HealthState, set_health
 from orchestrator.store.tables import host, phone, run
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -28,14 +27,14 @@ def set_drained(
     db: Database, name: str, actor: Actor, drained: bool, reason: str = ""
 ) -> OperatorChange:
     """Send no more runs to a host, or send runs to it again; running runs finish."""
-    action, undo = ("drain", "undrain") if drained else ("undrain", "drain")
+    action, undo = ("drain", " --off") if drained else ("undrain", "")
 
     def plan(connection: Connection) -> PlannedChange:
         row = connection.execute(select(host).where(host.c.name == name)).first()
         known = connection.execute(select(phone.c.serial).where(phone.c.host == name)).first()
         if row is None and known is None:
             shown = safe_text(name)
-            raise InvalidRequest(f"there is no host '{shown}'; 'farm agent list' shows all")
+            raise InvalidRequest(f"there is no host '{shown}'; 'farm host list' shows all")
         running = count_rows(connection, run, run.c.host == name, run.c.state == RunState.LEASED)
         finish = f"; {count_text(running, 'running run')} will finish" if running else ""
 
@@ -50,7 +49,7 @@ def set_drained(
             ChangeText(
                 f"drained; no new runs start{finish}" if drained else "gets runs again",
                 "is already drained" if drained else "is not drained",
-                f"farm agent {undo} {name}",
+                f"farm host drain {name}{undo}",
             ),
             apply,
             reason,
@@ -72,7 +71,7 @@ def reserve(
     text = ChangeText(
         f"reserved for {person}{end}; a running run will finish",
         f"is already reserved for {person}{end}",
-        f"farm phone unreserve {serial}",
+        f"farm phone reserve {serial} --off",
     )
     return _set_values(db, "reserve", serial, actor, values, text, reason)
 
@@ -82,7 +81,7 @@ def unreserve(db: Database, serial: str, actor: Actor) -> OperatorChange:
     with db.read() as connection:
         row = _phone_row(connection, serial)
     values = {"reserved_by": "", "reserved_until": 0.0, "reserved_reason": ""}
-    undo = f"farm phone reserve {serial} --for {row.reserved_by!r}"
+    undo = f"farm phone reserve {serial} --person {row.reserved_by!r}"
     text = ChangeText("gets runs again", "is not reserved", undo)
     return _set_values(db, "unreserve", serial, actor, values, text)
 

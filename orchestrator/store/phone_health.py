@@ -1,27 +1,28 @@
-"""The health of phones in the store: how reports, flaps and checks change it."""
+"""The health of phones: how reports, flaps and checks change it.
+
+A phone is suspect after repeated failures or canary drift, after frequent disconnects, or when its
+settings were not restored. A suspect phone gets no runs; a health check then returns it to service
+or quarantines it until an operator releases it.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from orchestrator.decisions.health import (
-    FLAPS_MAX,
-    Health,
-    HealthState,
-    health_after_check,
-    health_after_flaps,
-    health_after_report,
-)
+from orchestrator.planning.states import Health
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.database import Database, insert_and_count
 from orchestrator.store.tables import command_result, phone
+from workloads.protocol.faults import Blame, FaultKind
 from workloads.protocol.limits import HOST_PHONES_MAX
 from workloads.protocol.messages import CommandKind, CommandResult, Event, EventKind, Report
 from workloads.protocol.metrics import Provenances
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.verdict import ReasonCode
 
 _RESULT_COLUMNS = tuple(item.name for item in command_result.c if item.name != "received_at_s")
 _HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
@@ -37,6 +38,61 @@ _FACTS = select(phone.c.serial, phone.c.facts_digest, phone.c.facts).where(
 ANNOUNCED_MAX = 10_000
 HOST_RESULTS_MAX = HOST_PHONES_MAX  # results of commands that are kept per host
 _announced: dict[tuple[str, str], Provenances | None] = {}  # by serial and digest of the facts
+
+
+STRIKES_MAX = 3
+FLAPS_MAX = 4
+_DRIFT = frozenset({ReasonCode.CANARY_CHANGED, ReasonCode.CANARY_DRIFTED})
+
+
+@dataclass(frozen=True)
+class HealthState:
+    """The health of a phone, the reason for it, and the number of consecutive strikes."""
+
+    health: Health = Health.GOOD
+    reason: str = ""
+    strikes: int = 0
+
+
+def health_after_report(state: HealthState, report: Report) -> HealthState:
+    """Return the state after one more report; only a check brings a suspect phone back."""
+    if state.health is not Health.GOOD:
+        return state
+    if report.restore_error is not None:
+        reason = f"settings were not restored: {report.restore_error}"
+        return HealthState(Health.SUSPECT, reason, state.strikes + 1)
+    strike = _strike(report)
+    if strike is None:
+        # A fault that the phone is not to blame for proves nothing: the strikes stay.
+        return HealthState() if report.fault is None else state
+    strikes = state.strikes + 1
+    if strikes < STRIKES_MAX:
+        return HealthState(Health.GOOD, "", strikes)
+    return HealthState(Health.SUSPECT, f"{strikes} failures in a row, the last: {strike}", strikes)
+
+
+def health_after_flaps(state: HealthState, flaps: int) -> HealthState:
+    """Return the state of a phone that was lost this often in the last ten minutes."""
+    if state.health is not Health.GOOD or flaps < FLAPS_MAX:
+        return state
+    reason = f"disconnected {flaps} times in ten minutes"
+    return HealthState(Health.SUSPECT, reason, state.strikes)
+
+
+def health_after_check(passed: bool, text: str) -> HealthState:
+    """Return a checked phone to service, or quarantine it with the reason."""
+    return HealthState() if passed else HealthState(Health.QUARANTINED, text)
+
+
+def _strike(report: Report) -> str | None:
+    """Return the text of what counts against the phone in a report, or None."""
+    fault = report.fault
+    if fault is None:
+        reasons = report.verdict.reasons if report.verdict is not None else ()
+        return next((reason.text for reason in reasons if reason.code in _DRIFT), None)
+    if fault.blame is Blame.PHONE or fault.kind is FaultKind.SENSOR_MISSING:
+        return str(fault)
+    return None
 
 
 class LockedPhone(NamedTuple):
@@ -167,14 +223,12 @@ def suspect_phones(db: Database) -> set[str]:
     return set(db.values(select(phone.c.serial).where(phone.c.health == Health.SUSPECT)))
 
 
-def unhealthy_phones(db: Database) -> list[tuple[str, str, str]]:
-    """Return phones that get no runs because of their health: serial, health and reason."""
-    rows = db.rows(
-        select(phone.c.serial, phone.c.health, phone.c.health_reason)
-        .where(phone.c.health.not_in((Health.GOOD, Health.RETIRED)))
-        .order_by(phone.c.health, phone.c.serial)
+def count_unhealthy(db: Database) -> dict[str, int]:
+    """Count the phones that get no runs because of their health."""
+    unhealthy = phone.c.health.not_in((Health.GOOD, Health.RETIRED))
+    return dict(
+        db.rows(select(phone.c.health, func.count()).where(unhealthy).group_by(phone.c.health))
     )
-    return [(row.serial, row.health, row.health_reason) for row in rows]
 
 
 def health_event(serial: str, host: str, state: HealthState) -> Event:

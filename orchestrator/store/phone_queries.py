@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from orchestrator.decisions.health import Health
+from orchestrator.planning.states import Health
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import phone
 from workloads.protocol.messages import PhoneState, PhoneStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, exists, func, select, update
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.database import Database, count_rows
 from orchestrator.store.operator_change import (
@@ -46,7 +46,7 @@ class PrunedData:
 
 def set_pinned(db: Database, sweep_id: str, pinned: bool, actor: Actor) -> OperatorChange:
     """Protect a sweep from being removed or pruned, or end its protection."""
-    verb, undo = ("pin", "unpin") if pinned else ("unpin", "pin")
+    verb, undo = ("pin", " --off") if pinned else ("unpin", "")
 
     def plan(connection: Connection) -> PlannedChange:
         same = sweep.c.id == sweep_id
@@ -55,9 +55,9 @@ def set_pinned(db: Database, sweep_id: str, pinned: bool, actor: Actor) -> Opera
             {"pinned": bool(before)},
             {"pinned": pinned},
             ChangeText(
-                f"{verb}ned; 'farm prune' {'keeps' if pinned else 'may remove'} it",
+                f"{verb}ned; 'farm store prune' {'keeps' if pinned else 'may remove'} it",
                 "is already pinned" if pinned else "is not pinned",
-                f"farm sweep {undo} {sweep_id}",
+                f"farm sweep keep {sweep_id}{undo}",
             ),
             lambda: connection.execute(update(sweep).where(same).values(pinned=pinned)),
         )
@@ -72,7 +72,7 @@ def remove_sweep(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
         pinned = connection.execute(select(sweep.c.pinned).where(sweep.c.id == sweep_id)).scalar()
         left = count_rows(connection, run, run.c.sweep == sweep_id, run.c.state.in_(UNFINISHED))
         if pinned:
-            raise InvalidRequest(f"{sweep_id} is pinned; first: farm sweep unpin {sweep_id}")
+            raise InvalidRequest(f"{sweep_id} is pinned; first: farm sweep keep {sweep_id} --off")
         if left:
             runs_left = count_text(left, "run")
             raise InvalidRequest(

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun, RunOutcome
-from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import chunk, phone, report, run, trial
 from workloads.catalogue import Case
@@ -93,7 +93,27 @@ def _to_measured_runs(
             telemetry=message.telemetry,
             step_time_curve=message.step_time_curve,
             applied=message.applied,
+            programs=message.programs,
         )
+
+
+def stored_reports(
+    db: Database, sweep_id: str
+) -> Iterator[tuple[Report, Case, Condition, bytes | None]]:
+    """Yield every report of a sweep that was not stale, with its case, condition and telemetry."""
+    query = (
+        select(report.c.payload, report.c.trial)
+        .join(trial, trial.c.id == report.c.trial)
+        .where(trial.c.sweep == sweep_id, report.c.status != ReportStatus.STALE)
+        .order_by(trial.c.phone, report.c.trial, report.c.repeat, report.c.attempt)
+    )
+    with db.read(in_transaction=True) as connection:
+        known = _KnownTrials(connection, sweep_id)
+        rows = connection.execution_options(yield_per=200).execute(query)
+        for payload, trial_id in rows:
+            message = Report.model_validate_json(payload)
+            blob = telemetry_blob(db, message.telemetry) if message.telemetry else None
+            yield message, *known.trials[trial_id], blob
 
 
 def run_outcomes(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, select, update
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import tables
 from orchestrator.store.audit_log import AuditEntry, record_audit
@@ -100,7 +100,7 @@ def _trial_rows(sweep: str, trials: Sequence[Trial]) -> Iterator[PlainRow]:
 
 def _update_policy(connection: Connection, sweep: Mapping[str, object]) -> None:
     """Update policy, owner, priority and deadline of a sweep that is submitted again."""
-    names = ("policy", "owner", "priority", "deadline", "notify")
+    names = ("policy", "owner", "priority", "deadline")
     values = {name: sweep[name] for name in names if name in sweep}
     if values:
         same = tables.sweep.c.id == sweep["id"]

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from orchestrator.decisions.states import PausedBy, RunState, SweepState
-from orchestrator.store import crashes
+from orchestrator.planning.states import PausedBy, RunState, SweepState
+from orchestrator.store import poison
 from orchestrator.store.database import Database, count_rows
 from orchestrator.store.finished_sweeps import reopen
 from orchestrator.store.operator_change import (
@@ -141,7 +141,7 @@ def retry(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
 
         def apply() -> None:
             reopen(connection, sweep_id)
-            crashes.clear_for_sweep(connection, sweep_id)
+            poison.clear_for_sweep(connection, sweep_id)
             _requeue(connection, sweep_id, GIVEN_UP)
 
         return PlannedChange(

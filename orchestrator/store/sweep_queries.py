@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 
 from orchestrator.analysis.verdict_counts import LeftOutRuns
-from orchestrator.decisions.states import PausedBy, RunState, SweepState
+from orchestrator.planning.states import PausedBy, RunState, SweepState
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import metric_origin, metric_value, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
@@ -35,7 +35,7 @@ class SweepSummary:
     wall_s: float | None = None  # limits of its budget: this and the next two
     failures_max: int | None = None
     failures_share_max: float | None = None
-    pinned: bool = False  # kept by 'farm prune'
+    pinned: bool = False  # kept by 'farm store prune'
     left_out: LeftOutRuns = field(default_factory=LeftOutRuns)  # counted by verdict_totals
 
     @property
@@ -79,15 +79,20 @@ class SweepSummary:
         return self.left == 0
 
 
+_OPEN = (SweepState.ACTIVE, SweepState.PAUSED)
 # Without the source: it is longer than all the rest.
 _SHOWN = [column for column in sweep.c if column.name != "source"]
 
 
 def sweep_summaries(
-    db: Database, sweep_id: str | None = None, limit: int | None = None, count_trials: bool = True
+    db: Database, sweep_id: str | None = None, limit: int | None = None
 ) -> list[SweepSummary]:
-    """Return sweeps with their counts, newest first."""
-    selected = select(*_SHOWN).order_by(sweep.c.created_at.desc()).limit(limit)
+    """Return sweeps with their counts, newest first; `limit` of them, and all that are open."""
+    selected = select(*_SHOWN).order_by(sweep.c.created_at.desc())
+    if limit is not None:
+        newest = select(sweep.c.id).order_by(sweep.c.created_at.desc()).limit(limit)
+        shown = (sweep.c.state.in_(_OPEN), sweep.c.id.in_(newest.scalar_subquery()))
+        selected = selected.where(or_(*shown))
     if sweep_id is not None:
         selected = selected.where(sweep.c.id == sweep_id)
     with db.read() as connection:
@@ -100,7 +105,7 @@ def sweep_summaries(
         ).all()
         trials = connection.execute(
             select(trial.c.sweep, func.count().label("trials"))
-            .where(trial.c.sweep.in_(ids if count_trials else ()))
+            .where(trial.c.sweep.in_(ids))
             .group_by(trial.c.sweep)
         ).all()
     trials_of: dict[str, int] = {row.sweep: row.trials for row in trials}
@@ -136,6 +141,13 @@ def _summary(row: Any, trials: int, runs: dict[RunState, int]) -> SweepSummary:
         failures_share_max=budget.get("failures_share"),
         pinned=row.pinned,
     )
+
+
+def count_runs_left(db: Database) -> int:
+    """Count the queued and running runs of all open sweeps."""
+    open_sweeps = select(sweep.c.id).where(sweep.c.state.in_(_OPEN))
+    left = (run.c.sweep.in_(open_sweeps), run.c.state.in_((RunState.QUEUED, RunState.LEASED)))
+    return int(db.value(select(func.count()).select_from(run).where(*left)))
 
 
 def _moment(seconds: float | None) -> datetime | None:

@@ -72,8 +72,8 @@ class SweepRow(SQLModel, table=True):
     priority: int = 50
     deadline: float | None = None
     started_at_s: float | None = None  # epoch seconds; when its first run was leased
-    pinned: bool = False  # kept by `farm prune`, and not removed
-    notify: list[str] = Field(default_factory=list, sa_column=_json(list))  # names of targets
+    pinned: bool = False  # kept by `farm store prune`, and not removed
+    notify: list[str] = Field(default_factory=list, sa_column=_json(list))  # not used any more
 
 
 class TrialRow(SQLModel, table=True):

@@ -1,12 +1,14 @@
 """The durations of finished runs: for the scheduler, for plans and for the live view."""
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, func, select
 
-from orchestrator.decisions.states import ReportStatus
-from orchestrator.planning.estimate import ProfiledStep, RunTiming
+from orchestrator.planning.estimate import ProfiledStep
+from orchestrator.planning.run_durations import RunTiming, phone_speed
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
 from orchestrator.store.metric_codes import name_code
 from orchestrator.store.tables import chunk, metric_value, report, run, trial
@@ -19,9 +21,9 @@ _SAME_RUN = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
 _START_TEMP = (metric_value.c.run == run.c.id) & (metric_value.c.name == name_code("start_temp_c"))
 _TIMINGS = (
     select(
-        *(report.c.id, trial.c.sweep, report.c.phone, trial.c.case_digest),
-        *(trial.c.condition_digest, report.c.started_at_s, report.c.ended_at_s),
-        *(report.c.cooldown_s, metric_value.c.value),
+        *(report.c.phone, trial.c.case_digest, trial.c.condition_digest),
+        *(report.c.started_at_s, report.c.ended_at_s, trial.c.sweep),
+        *(report.c.cooldown_s, metric_value.c.value, report.c.id),
     )
     .join(trial, trial.c.id == report.c.trial)
     .join(run, _SAME_RUN)
@@ -76,6 +78,20 @@ def profiled_steps(db: Database, phones: Collection[str]) -> list[ProfiledStep]:
         .group_by(*key)
     )
     return [ProfiledStep(*row) for row in db.rows(query)]
+
+
+def phone_speeds(db: Database) -> dict[str, float]:
+    """Return how fast the clock of each phone was in its newest run, in host seconds."""
+    newest = db.values(
+        select(func.max(report.c.id)).where(report.c.status.in_(FINISHED)).group_by(report.c.phone)
+    )
+    columns = (report.c.phone, report.c.started_at_s, report.c.ended_at_s, report.c.payload)
+    return {
+        phone: phone_speed(json.loads(payload)["stage_seconds"].values(), ended_s - started_s)
+        for phone, started_s, ended_s, payload in db.rows(
+            select(*columns).where(report.c.id.in_(newest))
+        )
+    }
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def add_token(
         row = {**vars(added), "digest": digest_of_bytes(secret.encode())}
         connection.execute(token.insert(), [row])
         after = {"person": person, "role": role, "expires_at": expires_at.isoformat()}
-        undo = f"farm token revoke {added.id}"
+        undo = f"farm lab token revoke {added.id}"
         action = "add-login-code" if once else "add-token"
         entry = AuditEntry(now, actor.name, action, added.id, {}, after, undo)
         record_audit(connection, entry)
@@ -93,7 +93,7 @@ def revoke_token(db: Database, token_id: str, actor: Actor) -> OperatorChange:
         row = connection.execute(select(token).where(same)).first()
         if row is None:
             shown = safe_text(token_id, 40)
-            raise InvalidRequest(f"there is no token '{shown}'; 'farm token list' shows all")
+            raise InvalidRequest(f"there is no token '{shown}'; 'farm lab token list' shows all")
         return PlannedChange(
             {"revoked": bool(row.revoked)},
             {"revoked": True},

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, func, select
 
-from orchestrator.decisions.states import ReportStatus, RunState
+from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import report, run, trial
 from workloads.catalogue import Case

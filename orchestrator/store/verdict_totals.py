@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlalchemy import and_, case, func, or_, select
 
 from orchestrator.analysis.verdict_counts import LeftOutRuns, count_reasons
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.tables import report, trial

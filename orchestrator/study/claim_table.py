@@ -174,7 +174,7 @@ def blank_repeats(rows: Sequence[TextRow]) -> list[TextRow]:
     ]
 
 
-def table_notes(study: Study, rows: Sequence[ClaimRow], kernels: bool) -> list[str]:
+def table_notes(study: Study, rows: Sequence[ClaimRow]) -> list[str]:
     """Return the notes below the table."""
     sources = ", ".join(sorted({row.source for row in rows if row.source}))
     citations = "; ".join(dict.fromkeys(study.citation_of(row.claim) for row in rows))
@@ -193,8 +193,6 @@ def table_notes(study: Study, rows: Sequence[ClaimRow], kernels: bool) -> list[s
             "Calibration replay: the virtual phone was fitted to this claim, so a close result "
             "shows how good the fit is, and nothing more."
         )
-    if kernels:
-        notes.append("OpenCL ran on a device of this computer, not on a phone's GPU.")
     return notes
 
 
@@ -204,7 +202,7 @@ def any_simulated(rows: Sequence[ClaimRow]) -> bool:
 
 
 def _rows(claim: Claim, evidence: StudyEvidence) -> Iterator[ClaimRow]:
-    query = (claim.opencl_query or claim.query) if evidence.kernels else claim.query
+    query = claim.query
     if query.kind is QueryKind.UNOBSERVABLE:
         missing = MissingEvidence(Gap.UNOBSERVABLE, query.reason)
         yield ClaimRow(claim, "", "any phone", None, missing)

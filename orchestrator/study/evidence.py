@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.study.telemetry_metrics import telemetry_metrics
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
@@ -100,7 +100,6 @@ class StudyEvidence:
     observations: tuple[Observation, ...] = ()
     outcomes: tuple[ObservedOutcome, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # reason by serial
-    kernels: bool = False  # from the OpenCL harness on this computer
 
     def find(self, phone: str, metric: str, settings: RunSettings) -> list[Observation]:
         """Return a phone's observations of a metric under these settings."""

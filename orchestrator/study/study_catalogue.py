@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -120,9 +120,6 @@ class Claim(WireModel):
     published_on: str = Field(description="the phone that it was published for, by model name")
     model: str = Field(default="", description="what that phone calls itself, if not the same")
     query: Query
-    opencl_query: Query | None = Field(
-        default=None, description="for the OpenCL harness, if it is another one"
-    )
     value: float | None = None
     range: tuple[float, float] | None = None
     at_least: float | None = None
@@ -207,9 +204,6 @@ class Study(WireModel):
     caveat: str = Field(description="what to know before comparing with the published results")
     virtual_phones: tuple[str, ...] = Field(
         default=(), description="used with --virtual; empty: the default fleet"
-    )
-    harness: Literal["", "products", "training"] = Field(
-        default="", description="the part of the OpenCL harness that answers it on this computer"
     )
 
     @model_validator(mode="after")

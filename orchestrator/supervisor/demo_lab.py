@@ -11,9 +11,15 @@ from orchestrator.app.app_errors import TimedOut
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.supervisor.lab_process import lab_lock
-from orchestrator.supervisor.process import stop_all
+from orchestrator.supervisor.process import ServiceProcess, stop_all
 from orchestrator.supervisor.services import Supervisor, agent_process, services
-from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES, virtual_phones
+from orchestrator.supervisor.virtual_phones import (
+    NATIVE,
+    PROFILES,
+    agent_options,
+    virtual_phones,
+)
+from workloads.cli_options import EVENT_TIME
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.messages import PhoneState
@@ -73,33 +79,38 @@ def demo_lab(
             report("starting a native phone: programs run on this computer")
         else:
             started = count_text(len(profiles), "virtual phone")
-            report(f"starting {started}; model time runs {speed:.0f} times as fast as real time")
-        phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
+            report(f"starting {started}; {_pace_text(speed)}")
+        hosts = HOSTS[: len(profiles)]
+        per_host = -(-len(profiles) // len(hosts))
+        phones: list[ServiceProcess] = []
         try:
-            hosts = HOSTS[: len(addresses)]
-            per_host = -(-len(addresses) // len(hosts))
-            agents = [
-                agent_process(
-                    lab, host, "--private-adb", *_connect(addresses, index * per_host, per_host)
+            agents = []
+            for index, host in enumerate(hosts):
+                share = profiles[index * per_host : (index + 1) * per_host]
+                name = f"virtual-{host}"
+                started_phones, addresses = virtual_phones(
+                    lab, speed, profiles=share, mischief=mischief, name=name
                 )
-                for index, host in enumerate(hosts)
-            ]
+                phones += started_phones
+                connect = [part for address in addresses for part in ("--connect", address)]
+                agents.append(agent_process(lab, host, *agent_options(speed), *connect))
             started = count_text(len(hosts), "agent")
             report(f"starting broker, store, scheduler, ingest and {started}")
             with services(lab, agents) as processes, LabConnection(lab, "demo") as connection:
                 supervisor = Supervisor([*phones, *processes], FAILURES_MAX, on_restart or report)
                 demo = DemoLab(connection, supervisor)
-                wait_for_phones(demo, len(addresses))
-                idle = count_text(len(addresses), "phone")
+                wait_for_phones(demo, len(profiles))
+                idle = count_text(len(profiles), "phone")
                 report(f"{idle} idle on {count_text(len(hosts), 'host')}")
                 yield demo
         finally:
             stop_all(phones)
 
 
-def _connect(addresses: tuple[str, ...], start: int, count: int) -> list[str | Path]:
-    chosen = addresses[start : start + count]
-    return [part for address in chosen for part in ("--connect", address)]
+def _pace_text(speed: float) -> str:
+    if speed == EVENT_TIME:
+        return "their clocks run as fast as this computer can"
+    return f"their clocks run {speed:.0f} times as fast as real time"
 
 
 def wait_for_phones(demo: DemoLab, count: int) -> None:

@@ -9,7 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
-from orchestrator.app.run_service import check_broker
+from orchestrator.app.services.run_service import check_broker
 from orchestrator.supervisor.process import ServiceProcess
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest

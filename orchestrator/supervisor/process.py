@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 log = logging.getLogger("farm.lab")
@@ -142,10 +143,13 @@ def stop_on_signals() -> None:
 
 
 def stop_all(processes: Sequence[ServiceProcess]) -> None:
-    """Stop processes in reverse order of their start: dependent ones first."""
-    for process in reversed(processes):
-        process.terminate()
-        process.wait(time.monotonic() + process.stop_timeout_s)
+    """Stop processes in reverse order of their start, dependent ones first; agents together."""
+    for _, group in groupby(reversed(processes), lambda process: process.name.partition("-")[0]):
+        together = list(group)
+        for process in together:
+            process.terminate()
+        for process in together:
+            process.wait(time.monotonic() + process.stop_timeout_s)
 
 
 def service_command(*arguments: str | Path) -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from orchestrator.app.api_port import open_port
-from orchestrator.app.run_service import migrate_store
+from orchestrator.app.remote.api_port import open_port
+from orchestrator.app.services.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, block_signals, service_command, stop_all
 from workloads.lab_settings import Lab
@@ -64,7 +64,7 @@ def agent_process(
     lab: Lab, host: str, *options: str | Path, wrapper: Sequence[str] = ()
 ) -> ServiceProcess:
     """Prepare an agent as a child process; `wrapper` precedes its command, e.g. env X=1."""
-    agent = service_command("agent", "run", "--lab", lab.root, "--host", host, *options)
+    agent = service_command("service", "agent", "--lab", lab.root, "--host", host, *options)
     command = [*wrapper, *agent]
     log_file = lab.log_file(f"agent-{host}")
     return ServiceProcess(f"agent-{host}", command, log_file, stop_timeout_s=AGENT_STOP_TIMEOUT_S)

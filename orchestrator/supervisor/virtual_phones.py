@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
+from workloads.cli_options import EVENT_TIME, speed_text
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
@@ -20,10 +21,19 @@ PROFILES = (
     "samsung-s8-plus",
     "huawei-honor-8",
 )
-
-
+WATCHDOG_S = 60.0
 # only one: two would share the cores that they measure
 NATIVE = ("meizu-16t:native",)
+
+
+def agent_options(speed: float) -> tuple[str, ...]:
+    """Return how an agent drives virtual phones, which share this computer with other programs.
+
+    A private adb server keeps them out of the user's own adb. A phone whose clock is faster than
+    the agent waits longer for its heartbeats.
+    """
+    watchdog_s = WATCHDOG_S if speed == EVENT_TIME else WATCHDOG_S * max(speed, 1.0)
+    return ("--private-adb", "--patience", "10", "--watchdog", f"{watchdog_s:.3f}s")
 
 
 def virtual_phones(
@@ -32,17 +42,21 @@ def virtual_phones(
     count: int = 1,
     profiles: Sequence[str] = PROFILES,
     mischief: Path | None = None,
+    name: str = "virtual",
 ) -> tuple[tuple[ServiceProcess, ...], tuple[str, ...]]:
-    """Start virtual phones, one or more per profile; return the process and their addresses."""
-    folder = lab.root / "virtual"
+    """Start virtual phones, one or more per profile; return the process and their addresses.
+
+    A process uses one core; `name` is of the process and of its folder.
+    """
+    folder = lab.root / name
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "phones.json"
     ready.unlink(missing_ok=True)
-    options: list[str | Path] = [*profiles, "--count", str(count), "--speed", str(speed)]
+    options: list[str | Path] = [*profiles, "--count", str(count), "--speed", speed_text(speed)]
     options += ["--mischief", mischief] if mischief else []
     options += ["--journal", folder / "journal", "--control", folder, "--ready-file", ready]
     command = service_command("virtual", "up", *options)
-    process = ServiceProcess("virtual", command, lab.log_file("virtual"))
+    process = ServiceProcess(name, command, lab.log_file(name))
     try:
         process.start()
         deadline = time.monotonic() + START_TIMEOUT_S

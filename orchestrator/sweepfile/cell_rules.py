@@ -17,6 +17,7 @@ from orchestrator.sweepfile.cells import (
     MatrixAxis,
     WrittenValue,
 )
+from orchestrator.sweepfile.model_reader import read_key, written_keys
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.selector import BadSelector, Selector, parse_selector
 from orchestrator.sweepfile.yaml_nodes import (
@@ -26,9 +27,18 @@ from orchestrator.sweepfile.yaml_nodes import (
     ScalarNode,
     SourceLocation,
 )
+from workloads.protocol.base import WireModel
+from workloads.protocol.file_keys import key
 from workloads.text import safe_text
 
 WHY_MAX = 200
+
+
+class RuleKeys(WireModel):
+    """The keys of a rule besides the axis values that name its cells."""
+
+    when: Any = key(None, "limits the rule to these phones", values="a [selector](selectors.md)")
+    why: str = key("", "shown in every plan; required under `exclude`", values="a reason")
 
 
 @dataclass(frozen=True)
@@ -119,11 +129,11 @@ class CellRules:
         mapping = self._reader.mapping(node, path, "{batch_size: 32, why: out of memory}")
         if mapping is None:
             return None
-        self._reader.refuse_unknown(mapping, [*self._cells.axes, "when", "why"], path)
+        self._reader.refuse_unknown(mapping, [*self._cells.axes, *written_keys(RuleKeys)], path)
         axes = tuple(
-            self._cells.one_or_more(entry, f"{path}.{key}")
-            for key, entry in mapping.entries.items()
-            if key in self._cells.axes
+            self._cells.one_or_more(entry, f"{path}.{name}")
+            for name, entry in mapping.entries.items()
+            if name in self._cells.axes
         )
         if kind == "exclude" and not mapping.entries.keys() - {"why"}:
             self._reader.refuse(node, path, "names no cell; write a key such as batch_size: 32")
@@ -146,7 +156,8 @@ class CellRules:
                 problem = "the key 'why' is missing; every plan shows this reason"
                 self._reader.refuse(node, path, problem)
             return ""
-        return safe_text(self._reader.text(entry.node, f"{path}.why", "a reason"), WHY_MAX)
+        read = read_key(self._reader, RuleKeys, "why", entry.node, f"{path}.why")
+        return safe_text(read.get("why", ""), WHY_MAX)
 
 
 def read_baseline(cells: CellReader, node: Node) -> Mapping[str, tuple[WrittenValue, ...]] | None:
@@ -157,11 +168,11 @@ def read_baseline(cells: CellReader, node: Node) -> Mapping[str, tuple[WrittenVa
         return None
     cells.reader.refuse_unknown(mapping, cells.axes, path)
     values: dict[str, tuple[WrittenValue, ...]] = {}
-    for key, entry in mapping.entries.items():
+    for name, entry in mapping.entries.items():
         if isinstance(entry.node, ListNode):
             problem = "a baseline is one cell; write a single value"
-            cells.reader.refuse(entry.node, f"{path}.{key}", problem)
-        elif key in cells.axes:
-            value = cells.axis_value(key, entry.node, f"{path}.{key}")
-            values[key] = (value.written,) if value else ()
+            cells.reader.refuse(entry.node, f"{path}.{name}", problem)
+        elif name in cells.axes:
+            value = cells.axis_value(name, entry.node, f"{path}.{name}")
+            values[name] = (value.written,) if value else ()
     return values

@@ -10,15 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.sweepfile.condition_reader import (
-    AXES,
-    CONDITIONS,
-    build_condition,
-    read_condition,
-)
+from orchestrator.sweepfile.model_reader import read_key, written_keys
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.selector import Selector
-from orchestrator.sweepfile.workload_reader import WorkloadSpec
+from orchestrator.sweepfile.workload_reader import WorkloadKeys, WorkloadSpec
 from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode, Node, ScalarNode
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
@@ -26,6 +21,8 @@ from workloads.run_options import RUN_OPTIONS
 from workloads.text import safe_text
 
 WORKLOAD, BACKEND = "workload", "backend"
+CONDITIONS = written_keys(Condition)
+AXES = ("protocol", "cores", "freq", "gpu_freq")  # conditions that can be axes
 NAME_MAX = 40
 WrittenValue = str | int
 
@@ -150,14 +147,16 @@ class CellSpace:
                 for key, v in settings.items()
                 if key in parameters and self.workload_spec.resolver.has_meaning(key, backend)
             }
-            condition_settings = {key: v for key, v in settings.items() if key in CONDITIONS}
+            condition_settings = {
+                key: v for key, v in settings.items() if key in Condition.model_fields
+            }
             case_key = (backend, *case_settings.items())
             condition_key = tuple(condition_settings.items())
             if case_key not in cases:
                 case = self.workload_spec.resolver.bind(workload, case_settings, backend)
                 cases[case_key] = (case, case.digest)
             if condition_key not in conditions:
-                condition = build_condition(condition_settings)
+                condition = Condition(**condition_settings)
                 conditions[condition_key] = (condition, condition.digest)
             case, case_digest = cases[case_key]
             condition, condition_digest = conditions[condition_key]
@@ -165,7 +164,7 @@ class CellSpace:
 
     def _axes_for(self, workload: str) -> list[MatrixAxis]:
         """Return the axes that have a meaning for a workload."""
-        known = self.workload_spec.parameters_of([workload]) | set(CONDITIONS)
+        known = self.workload_spec.parameters_of([workload]) | set(AXES)
         known |= {BACKEND} if self.workload_spec.resolver.takes_backend(workload) else set()
         return [
             axis
@@ -196,15 +195,17 @@ class CellReader:
         """The names that an axis may have: a key of a cell, or a name under `values`."""
         return [*self.keys, *(name for name in self.named_settings if name not in self.keys)]
 
-    def value(self, key: str, node: Node, path: str) -> Any:
-        """Read a literal value of a key; None after a mistake."""
+    def settings(self, key: str, node: Node, path: str) -> dict[str, Any]:
+        """Read a literal value of a key, as the settings that it makes; none after a mistake."""
         if key == WORKLOAD:
-            return self.workload_spec.resolver.read_name(self.reader, node, path)
-        if key == BACKEND:
-            return self.workload_spec.resolver.read_backend(self.reader, node, path)
-        if key in self._parameters:
-            return self.workload_spec.read_value(self.reader, key, node, path)
-        return read_condition(self.reader, key, node, path)
+            value: Any = self.workload_spec.resolver.read_name(self.reader, node, path)
+        elif key == BACKEND:
+            return read_key(self.reader, WorkloadKeys, key, node, path)
+        elif key in self._parameters:
+            value = self.workload_spec.read_value(self.reader, key, node, path)
+        else:
+            return read_key(self.reader, Condition, key, node, path)
+        return {} if value is None else {key: value}
 
     def read_named_settings(self, section: MappingNode) -> None:
         """Read `values`: names for several settings at once."""
@@ -221,7 +222,7 @@ class CellReader:
         settable = [key for key in self.keys if key != WORKLOAD]
         if isinstance(value.node, ScalarNode):
             if axis in settable:
-                return {axis: self.value(axis, value.node, path)}
+                return self.settings(axis, value.node, path)
             problem = "write its settings: {cores: big4, freq: high}"
             self.reader.refuse(value.node, path, problem)
             return {}
@@ -229,19 +230,18 @@ class CellReader:
         if mapping is None:
             return {}
         self.reader.refuse_unknown(mapping, settable, path, conditions=CONDITIONS)
-        return {
-            key: self.value(key, entry.node, f"{path}.{key}")
-            for key, entry in mapping.entries.items()
-            if key in settable
-        }
+        settings: dict[str, Any] = {}
+        for key, entry in mapping.entries.items():
+            settings |= self.settings(key, entry.node, f"{path}.{key}") if key in settable else {}
+        return settings
 
     def _check_name(self, axis: str, value: MappingEntry, path: str) -> None:
         """Refuse a name that is also a literal value of the axis."""
         if not 0 < len(value.key) <= NAME_MAX:
             problem = f"{path}: a name must have 1 to {NAME_MAX} characters"
             self.reader.problems.add(value.location, problem)
-        elif axis in AXES and read_condition(
-            NodeReader(), axis, ScalarNode(value.location, value.key, plain=True), path
+        elif axis in AXES and read_key(
+            NodeReader(), Condition, axis, ScalarNode(value.location, value.key, plain=True), path
         ):
             shown = safe_text(value.key, NAME_MAX)
             problem = f"{path}: '{shown}' is already a value of {axis}; choose another name"
@@ -255,8 +255,8 @@ class CellReader:
             names = list(self.named_settings.get(axis, ()))
             self.reader.choice(node, path, names, f"value of {axis}")
             return None
-        value = self.value(axis, node, path)
-        return None if value is None else AxisValue(value, {axis: value})
+        settings = self.settings(axis, node, path)
+        return AxisValue(settings[axis], settings) if settings else None
 
     def axis(self, entry: MappingEntry, path: str) -> MatrixAxis:
         """Read the values of one axis; sorted, because their order has no meaning."""
@@ -342,10 +342,10 @@ def read_fixed_settings(
         cells.reader.refuse_unknown(section, keys, path, what or "condition")
         for key, entry in section.entries.items():
             if key in keys:
-                fixed[key] = cells.value(key, entry.node, f"{path}.{key}")
+                fixed |= cells.settings(key, entry.node, f"{path}.{key}")
             if known is not None:
                 _refuse_fixed_axis(cells.reader, path, entry, matrix, axes)
-    return {key: value for key, value in fixed.items() if value is not None}
+    return fixed
 
 
 def _refuse_fixed_axis(

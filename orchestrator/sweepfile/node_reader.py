@@ -1,8 +1,7 @@
 """Reads typed values from YAML nodes; a mistake is recorded, and the value is then None."""
 
-import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from orchestrator.sweepfile.yaml_nodes import (
@@ -13,8 +12,9 @@ from orchestrator.sweepfile.yaml_nodes import (
     Node,
     ProblemList,
     ScalarNode,
+    SourceLocation,
 )
-from workloads.text import list_text, safe_text
+from workloads.text import one_of, safe_text, suggestion
 from workloads.units import parse_duration
 
 Value = TypeVar("Value", bound=str | int)
@@ -23,7 +23,6 @@ Read = Callable[[Node, str], Any]  # reads a node under its path; None after a m
 _INTEGER = re.compile(r"[-+]?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9]\d{0,8})(\.\d{1,9})?")
 _SEXAGESIMAL = re.compile(r"[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?")
-LISTED_MAX = 16  # of the values that a message lists
 # Only YAML 1.1 reads these two as booleans; other tools that open the file may use YAML 1.1.
 _SHORT_BOOLEANS = {"y": "true", "n": "false"}
 
@@ -36,17 +35,17 @@ class NodeReader:
 
     def refuse(self, node: Node, path: str, problem: str) -> None:
         """Record what is wrong with a value."""
-        self.problems.add(node.location, f"{path}: {problem}")
+        self.report(node.location, path, problem)
+
+    def report(self, location: SourceLocation, path: str, problem: str) -> None:
+        """Record a problem at a location; the file itself has an empty path."""
+        self.problems.add(location, f"{path}: {problem}" if path else problem)
 
     def check_version(self, root: MappingNode, key: str, known: int) -> bool:
         """Return whether the rest of the file can be read: not if it has another version."""
         entry = root.entries.get(key)
-        if entry is None:
-            problem = f"the key '{key}' is missing; begin with '{key}: {known}'"
-            self.problems.add(root.location, problem)
-            return True
-        version = self.integer(entry.node, key)
-        if version in {None, known}:
+        version = self.integer(entry.node, key) if entry else None
+        if entry is None or version in {None, known}:
             return True
         self.refuse(entry.node, key, f"unknown version {version}; write '{key}: {known}'")
         return False
@@ -79,17 +78,6 @@ class NodeReader:
         quoted = f"write '{safe_text(scalar.text, 40)}' in quotes"
         return None if self._is_sexagesimal(scalar, path, quoted) else scalar.text
 
-    def checked(self, node: Node, path: str, check: Callable[[str], str]) -> str | None:
-        """Read text that a function accepts, or refuses with a ValueError."""
-        text = self.text(node, path)
-        if text is None:
-            return None
-        try:
-            return check(text)
-        except ValueError as error:
-            self.refuse(node, path, safe_text(error, 400))
-            return None
-
     def integer_between(self, node: Node, path: str, low: int, high: int) -> int | None:
         """Read an integer within bounds."""
         number = self.integer(node, path)
@@ -112,6 +100,14 @@ class NodeReader:
             self.refuse(node, path, problem)
         else:
             self.refuse(node, path, f"'{safe_text(scalar.text, 60)}' is not an integer")
+        return None
+
+    def boolean(self, node: Node, path: str) -> bool | None:
+        """Read true or false, the only spellings that every YAML reads as booleans."""
+        scalar = self.scalar(node, path, "true or false")
+        if scalar is None or (scalar.plain and scalar.text in {"true", "false"}):
+            return None if scalar is None else scalar.text == "true"
+        self.refuse(node, path, "not a boolean; write true or false")
         return None
 
     def decimal(self, node: Node, path: str) -> float | None:
@@ -140,20 +136,11 @@ class NodeReader:
         self, node: Node, path: str, choices: Collection[str], what: str = "value"
     ) -> str | None:
         """Read one of a few words."""
-        text = self.text(node, path, _one_of(choices))
+        text = self.text(node, path, one_of(choices))
         if text is None or text in choices:
             return text
-        self.refuse(node, path, f"unknown {what} '{safe_text(text, 60)}'; {_hint(text, choices)}")
-        return None
-
-    def name(self, node: Node, path: str, pattern: str, what: str, longest: int) -> str | None:
-        """Read a name of limited length and characters."""
-        name = self.text(node, path)
-        if name is None or re.fullmatch(pattern, name):
-            return name
-        rule = f"up to {longest} lower case letters, digits, '.', '_' and '-', "
-        rule += "the first a letter or digit"
-        self.refuse(node, path, f"'{safe_text(name, 70)}' is not {what}; write {rule}")
+        hint = suggestion(text, choices)
+        self.refuse(node, path, f"unknown {what} '{safe_text(text, 60)}'; {hint}")
         return None
 
     def items(self, node: Node, path: str) -> tuple[Node, ...] | None:
@@ -197,28 +184,6 @@ class NodeReader:
         mapping = self.mapping(entry.node, key, wanted) if entry else None
         return mapping or MappingNode(root.location, {})
 
-    def values(
-        self, section: MappingNode, readers: Mapping[str, Read], path: str = ""
-    ) -> dict[str, Any]:
-        """Read the keys that a section has, in the order of the readers, without mistakes."""
-        prefix = f"{path}." if path else ""
-        read = {
-            key: reader(section.entries[key].node, prefix + key)
-            for key, reader in readers.items()
-            if key in section.entries
-        }
-        return {key: value for key, value in read.items() if value is not None}
-
-    def fields(
-        self, node: Node, path: str, wanted: str, readers: Mapping[str, Read]
-    ) -> dict[str, Any]:
-        """Read a mapping that has no keys but these; a value with a mistake is left out."""
-        section = self.mapping(node, path, wanted)
-        if section is None:
-            return {}
-        self.refuse_unknown(section, readers, path)
-        return self.values(section, readers, path)
-
     def percentage(self, node: Node, path: str) -> float | None:
         """Read a percentage such as 2.5%, as a fraction."""
         scalar = self.scalar(node, path, "a percentage such as 2%")
@@ -245,11 +210,11 @@ class NodeReader:
         """
         for entry in mapping.entries.values():
             if entry.key not in known:
-                prefix = f"{path}: " if path else ""
-                text = f"unknown {what} '{safe_text(entry.key, 60)}'; {_hint(entry.key, known)}"
+                shown, hint = safe_text(entry.key, 60), suggestion(entry.key, known)
+                problem = f"unknown {what} '{shown}'; {hint}"
                 if entry.key in conditions:
-                    text = f"'{entry.key}' has one value per sweep; set it under 'conditions'"
-                self.problems.add(entry.location, prefix + text)
+                    problem = f"'{shown}' has one value per sweep; set it under 'conditions'"
+                self.report(entry.location, path, problem)
 
     def _is_sexagesimal(self, scalar: ScalarNode, path: str, hint: str) -> bool:
         if not (scalar.plain and _SEXAGESIMAL.fullmatch(scalar.text)):
@@ -257,14 +222,3 @@ class NodeReader:
         shown = safe_text(scalar.text, 40)
         self.refuse(scalar, path, f"{shown} is read as a number in base 60; {hint}")
         return True
-
-
-def _hint(wrong: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(wrong[:60].lower(), sorted(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else f"use {_one_of(known)}"
-
-
-def _one_of(words: Collection[str]) -> str:
-    if len(words) == 2:
-        return " or ".join(words)
-    return f"one of {list_text(list(words), LISTED_MAX)}"

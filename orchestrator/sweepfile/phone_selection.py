@@ -7,23 +7,44 @@ depends neither on the order of a list nor on which phone is connected first.
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from orchestrator.sweepfile.cell_rules import read_selector
-from orchestrator.sweepfile.node_reader import NodeReader, Read
+from orchestrator.sweepfile.model_reader import read_keys, written_keys
+from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.selector import Selector
 from orchestrator.sweepfile.selector_terms import AnyOf, PatternTerm
-from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode, Node
-from workloads.protocol.base import digest_of
+from orchestrator.sweepfile.yaml_nodes import ListNode, MappingEntry, MappingNode
+from workloads.protocol.base import WireModel, digest_of
+from workloads.protocol.file_keys import key
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.text import safe_text
 
 PATTERN_MAX = 100
 PHONES_MAX = 10_000
 WEAR_CLASS_CYCLES = 50
-KEYS = ("select", "take", "at_least")
 _TAKE = re.compile(r"([1-9]\d{0,3})(?: of each (model|soc))?")
+
+
+def _check_take(text: str) -> str:
+    if text != "each" and _TAKE.fullmatch(text) is None:
+        raise ValueError(f"'{safe_text(text, 40)}' is not valid; write each, 2, or 2 of each model")
+    return text
+
+
+class PhoneKeys(WireModel):
+    """The keys of `phones`, where it is a mapping."""
+
+    select: Any = key(None, "which phones match; usually all", values="a [selector](selectors.md)")
+    take: Annotated[str, AfterValidator(_check_take)] = key(
+        "each",
+        "how many of them, of all or per model or soc: the least worn batteries first, then drawn "
+        "with the seed",
+        values="`each`, `2`, or `2 of each model`",
+    )
+    at_least: int = key(1, "the sweep is refused if fewer phones match", ge=1, le=PHONES_MAX)
 
 
 @dataclass(frozen=True)
@@ -102,11 +123,9 @@ def select_by_patterns(patterns: Sequence[str]) -> PhoneSelection:
     return PhoneSelection(Selector(AnyOf(tuple(map(PatternTerm, patterns)))), tuple(patterns))
 
 
-def read_phone_selection(reader: NodeReader, root: MappingNode) -> PhoneSelection:
+def read_phone_selection(reader: NodeReader, entry: MappingEntry | None) -> PhoneSelection:
     """Read `phones`: all, a list of patterns, or a selector and how many to take."""
-    entry = root.entries.get("phones")
-    if entry is None:
-        reader.problems.add(root.location, "the key 'phones' is missing; write 'phones: all'")
+    if entry is None:  # the missing key is reported with the others
         return select_by_patterns(["*"])
     if isinstance(entry.node, MappingNode):
         return _read_selection(reader, entry.node)
@@ -134,25 +153,11 @@ def _read_patterns(reader: NodeReader, entry: MappingEntry) -> tuple[str, ...]:
 
 
 def _read_selection(reader: NodeReader, mapping: MappingNode) -> PhoneSelection:
-    readers: dict[str, Read] = {
-        "select": partial(read_selector, reader),
-        "take": partial(_read_take, reader),
-        "at_least": partial(reader.integer_between, low=1, high=PHONES_MAX),
-    }
-    read = reader.fields(mapping, "phones", "all", readers)
-    selector = read.get("select", select_by_patterns(["*"]).selector)
-    take, of_each = read.get("take", (None, None))
-    return PhoneSelection(selector, (), take, of_each, read.get("at_least", 1))
-
-
-def _read_take(reader: NodeReader, node: Node, path: str) -> tuple[int | None, str | None]:
-    hint = "each, 2, or 2 of each model"
-    text = reader.text(node, path, hint)
-    if text in {None, "each"}:
-        return None, None
-    match = _TAKE.fullmatch(text or "")
-    if match is None:
-        shown = safe_text(text, 40)
-        reader.refuse(node, path, f"'{shown}' is not valid; write {hint}")
-        return None, None
-    return int(match[1]), match[2]
+    reader.refuse_unknown(mapping, written_keys(PhoneKeys), "phones")
+    keys = read_keys(reader, PhoneKeys, mapping, "phones")
+    select = mapping.entries.get("select")
+    read = read_selector(reader, select.node, "phones.select") if select else None
+    selector = read or select_by_patterns(["*"]).selector
+    take = _TAKE.fullmatch(keys.take)
+    count, of_each = (int(take[1]), take[2]) if take else (None, None)
+    return PhoneSelection(selector, (), count, of_each, keys.at_least)

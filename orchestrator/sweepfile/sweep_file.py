@@ -1,54 +1,30 @@
 """The sweep file: what to run, on which phones, under which conditions, and how often.
 
-    farm: 1                      version of the sweep-file language
-    name: batch-study            lower case letters, digits, '.', '_' and '-'
-    workload: mlp-4              or {use: mlp-4, with: {batch_size: 32}}, or external:FILE
-    phones: all                  or a list of patterns such as [pixel*, sm8?50], or
-      select: root and big >= 4  a selector ('farm help selectors'),
-      take: 2 of each model      how many: each (the default), a number, or per model or soc,
-      at_least: 4                and the minimum number of phones
-    matrix:                      every combination of these values is one cell
-      batch_size: [32, 256]      a parameter of the workload, `workload` itself, backend (cpu,
-      cores: [big2, big4]        opencl), kernel, feed, input, protocol, cores, freq, gpu_freq,
-                                 or an axis defined under `values`
-    values:                      names for several settings at once
-      setup:                     an axis
-        burst: {cores: big4, freq: high}
-    exclude:                     cells to leave out, on all phones or on some, and why
+    farm: 1
+    name: batch-study
+    workload: mlp-4
+    phones: all
+    matrix:                            every combination is one cell
+      batch_size: [32, 256]
+      setup: [burst, calm]
+    values:                            names for several settings at once
+      setup: {burst: {cores: big4, freq: high}, calm: {cores: little2, freq: low}}
+    exclude:
       - {batch_size: 256, when: ram_mb < 6000, why: out of memory}
-    include:                     cells in addition to the matrix
-      - {batch_size: 1024, cores: big4}
-    conditions:                  conditions that are the same in every cell
-      freq: high
-      cool_wait_max: 20m         also start_temp_max_c (a number, or any), battery_min_pct,
-                                 warmup_steps, steps_min and time_min (minimum run length),
-                                 sample_hz (up to 200; limited to 6000 readings per run),
-                                 trace_steps (steps with a time for every operation),
-                                 resume (30s: a killed run continues from a checkpoint of that age),
-                                 token_budget, target_loss (where the loss of a language model is
-                                 read; they do not change how long a run takes)
-    defaults: {batch_size: 32}   used where neither a cell nor `conditions` sets a value
-    repeat: 3                    runs per cell and phone, or until the median is precise:
-      until: 2%                  half the width of the median's confidence interval,
-      confidence: 95%            with at least `min` and at most `max` runs, of a `metric`
-    order:                       every block contains every cell once, in random order
-      baseline: {batch_size: 32} this cell recurs within the block,
-      every: 8                   one run per 8 other runs
-    seed: 7                      of the random order; derived from the file if omitted
-    retry: {phone: 3, condition: 3}      maximum attempts per run, by blame
-    budget: {wall: 36h, failures: 10%}   the sweep pauses when a limit is exceeded
-    collect: {telemetry: none}   store only the reports
-    owner, priority (0-100), deadline, tags      its share of the lab, and labels
+    conditions: {cool_wait_max: 20m}   the same in every cell
+    repeat: {until: 2%}                or a number
 
 Patterns support * ? and [abc], ignore case, and are matched with a phone's serial, model and SoC.
 The id of a sweep depends on what it measures: comments, order and spelling of keys and values do
 not change it, nor do owner, priority, deadline, tags, retry, budget and collect.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from orchestrator.sweepfile.cell_rules import CellRules, RuleCount, read_baseline
 from orchestrator.sweepfile.cells import (
@@ -61,24 +37,86 @@ from orchestrator.sweepfile.cells import (
     read_fixed_settings,
     refuse_options_without_backend,
 )
+from orchestrator.sweepfile.model_reader import read_keys, written_keys
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.phone_selection import PhoneSelection, read_phone_selection
-from orchestrator.sweepfile.policy import Baseline, Policy
-from orchestrator.sweepfile.policy_reader import KEYS as POLICY_KEYS
-from orchestrator.sweepfile.policy_reader import PolicyReader
+from orchestrator.sweepfile.policy import (
+    BASELINE_EVERY,
+    Baseline,
+    BaselineEvery,
+    Policy,
+    check_label,
+)
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file, read_workload_spec
-from orchestrator.sweepfile.yaml_nodes import MappingEntry, MappingNode, read_document
+from orchestrator.sweepfile.yaml_nodes import MappingNode, Node, read_document
 from workloads.catalogue import Case
-from workloads.protocol.base import digest_of, digest_with_prefix
+from workloads.protocol.base import WireModel, digest_of, digest_with_prefix
 from workloads.protocol.condition import Condition
+from workloads.protocol.file_keys import Problem, RuledModel, key, rule
 
 VERSION = 1
 RUNS_PER_PHONE_MAX = 20_000
 SEED_MAX = 2**31 - 1
-_CONTENT_KEYS = ("farm", "name", "workload", "phones", "matrix", "values", "exclude", "include")
-KEYS = (*_CONTENT_KEYS, "conditions", "defaults", "seed", *POLICY_KEYS)
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
+
+
+class OrderKeys(RuledModel):
+    """The keys of `order`."""
+
+    baseline: Any = key(
+        None, "this cell recurs within each block", values="axis values that name one cell"
+    )
+    every: BaselineEvery = key(BASELINE_EVERY, "one baseline run per this many other runs")
+
+    @rule("baseline", "every")
+    def _check_baseline(self) -> Iterator[Problem]:
+        if "every" in self.model_fields_set and self.baseline is None:
+            yield ("every",), "needs a baseline; add baseline, or remove every"
+
+
+def _check_name(name: str) -> str:
+    return check_label(name, NAME_PATTERN, "a name", 63)
+
+
+class SweepKeys(WireModel):
+    """The keys of a sweep file, besides those of its policy."""
+
+    farm: Any = key(..., "version of this format", example="1", values="`1`")
+    name: Annotated[str, AfterValidator(_check_name)] = key(
+        ...,
+        "up to 63 lower case letters, digits, `.`, `_` and `-`",
+        example="batch-study",
+        values="a name such as batch-study",
+    )
+    workload: Any = key(
+        None,
+        "what runs; required unless it is an axis of `matrix`",
+        values="a name, `external:FILE`, or a mapping",
+    )
+    phones: Any = key(..., "on which phones", example="all", values="`all`, patterns, or a mapping")
+    matrix: Any = key(
+        None, "every combination of these values is one cell", values="{axis: [value, ...]}"
+    )
+    values: Any = key(
+        None,
+        "names for several settings at once, usable as an axis",
+        values="{axis: {name: {key: value}}}",
+    )
+    exclude: Any = key(None, "cells to leave out", values="a list of rules")
+    include: Any = key(None, "cells in addition to the matrix", values="a list of rules")
+    conditions: Any = key(
+        None, "[conditions](conditions.md) that apply to every cell", values="{condition: value}"
+    )
+    defaults: Any = key(
+        None, "used where neither a cell nor `conditions` sets a value", values="{key: value}"
+    )
+    order: OrderKeys = key(
+        OrderKeys(), "the baseline of each block", example="{baseline: {cores: big4}, every: 8}"
+    )
+    seed: int | None = key(
+        None, "of the random orders; usually derived from the file", ge=0, le=SEED_MAX
+    )
 
 
 @dataclass(frozen=True)
@@ -163,18 +201,15 @@ class _SweepReader:
 
     def read(self) -> Sweep | None:
         reader, root, cells = self._reader, self._root, self._cells
-        reader.refuse_unknown(root, KEYS)
-        name = _read_name(reader, root)
-        phones = read_phone_selection(reader, root)
-        seed = root.entries.get("seed")
-        seed_value = reader.integer_between(seed.node, "seed", 0, SEED_MAX) if seed else None
-        policy_reader = PolicyReader(reader, root)
-        policy, every = policy_reader.read(), policy_reader.check_order()
+        reader.refuse_unknown(root, written_keys(SweepKeys, Policy))
+        keys = read_keys(reader, SweepKeys, root)
+        policy = read_keys(reader, Policy, root)
+        phones = read_phone_selection(reader, root.entries.get("phones"))
         space = self._space()
         rules = CellRules(cells, root)
         added = rules.spaces(space.fixed)
-        baseline = policy_reader.order.entries.get("baseline")
-        baseline_values = read_baseline(cells, baseline.node) if baseline else None
+        baseline = keys.order.baseline
+        baseline_values = read_baseline(cells, baseline) if baseline else None
         self._refuse_too_many([space, *added], policy)
         if reader.problems.items:
             return None
@@ -183,9 +218,10 @@ class _SweepReader:
         if not kept:
             location = root.entries["exclude"].location
             reader.problems.add(location, "exclude: no cell is left; remove a rule")
-        if baseline is not None and baseline_values is not None:
+        if baseline_values is not None:
+            every = keys.order.every
             policy = _add_baseline(reader, baseline, baseline_values, kept, policy, every)
-        return _build_sweep(name, kept, phones, policy, seed_value, tuple(rules.counts), len(built))
+        return _build_sweep(keys, kept, phones, policy, tuple(rules.counts), len(built))
 
     def _space(self) -> CellSpace:
         """Read the matrix and the settings that are fixed."""
@@ -212,7 +248,7 @@ class _SweepReader:
 
 def _add_baseline(
     reader: NodeReader,
-    entry: MappingEntry,
+    node: Node,
     values: Mapping[str, tuple[WrittenValue, ...]],
     cells: Sequence[Cell],
     policy: Policy,
@@ -225,7 +261,7 @@ def _add_baseline(
     if len(matches) != 1:
         count = "no cell matches" if not matches else f"{len(matches)} cells match"
         problem = f"order.baseline: {count}; write the axis values of one cell"
-        reader.problems.add(entry.node.location, problem)
+        reader.problems.add(node.location, problem)
         return policy
     case, condition = matches[0].key
     baseline = Baseline(case_digest=case, condition_digest=condition, every=every)
@@ -233,11 +269,10 @@ def _add_baseline(
 
 
 def _build_sweep(
-    name: str,
+    keys: SweepKeys,
     cells: tuple[Cell, ...],
     phones: PhoneSelection,
     policy: Policy,
-    seed: int | None,
     rules: tuple[RuleCount, ...],
     matrix_cells: int,
 ) -> Sweep:
@@ -249,7 +284,7 @@ def _build_sweep(
     conditions = sorted({cell.condition_digest for cell in cells})
     identity: dict[str, Any] = {
         "farm": VERSION,
-        "name": name,
+        "name": keys.name,
         "cases": cases,
         "conditions": conditions,
         "phones": phones.identity,
@@ -262,16 +297,6 @@ def _build_sweep(
         identity["cells"] = sorted(cell.identity for cell in cells)
     if policy.baseline is not None:
         identity["baseline"] = policy.baseline.model_dump(mode="json")
-    if seed is None:
-        seed = int(digest_of(identity)[:8], 16) & SEED_MAX
+    seed = int(digest_of(identity)[:8], 16) & SEED_MAX if keys.seed is None else keys.seed
     digest = digest_of(identity | {"seed": seed})
-    return Sweep(name, cells, phones, policy, seed, digest, rules, matrix_cells)
-
-
-def _read_name(reader: NodeReader, root: MappingNode) -> str:
-    entry = root.entries.get("name")
-    if entry is None:
-        problem = "the key 'name' is missing; write a name such as 'name: batch-study'"
-        reader.problems.add(root.location, problem)
-        return ""
-    return reader.name(entry.node, "name", NAME_PATTERN, "a name", 63) or ""
+    return Sweep(keys.name, cells, phones, policy, seed, digest, rules, matrix_cells)

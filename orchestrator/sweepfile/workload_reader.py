@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from orchestrator.sweepfile.manifest_reader import problems_in, read_manifest
+from orchestrator.sweepfile.model_reader import read_keys, written_keys
 from orchestrator.sweepfile.node_reader import NodeReader
 from orchestrator.sweepfile.yaml_nodes import (
     ErrorNode,
@@ -20,16 +23,40 @@ from orchestrator.sweepfile.yaml_nodes import (
 )
 from workloads.catalogue import CATALOGUE, Case, bind, bind_external, workload_from_manifest
 from workloads.external_program import Manifest
+from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.file_keys import key
 from workloads.run_options import RUN_OPTIONS, RunOption
 from workloads.step_cost import Backend
 from workloads.text import safe_text
 from workloads.workload import Parameter
 
-WORKLOAD_KEYS = ("use", "with", "data", "backend")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 EXTERNAL_PREFIX = "external:"
 FetchFile = Callable[[str], str]  # name of a file that a sweep refers to -> its text, or OSError
+
+
+def _check_data(digest: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{64}", digest) is None:
+        hint = "write the 64 characters that 'farm workload add --dataset' prints"
+        raise ValueError(f"'{safe_text(digest, 40)}' is not the digest of a data set; {hint}")
+    return digest
+
+
+class WorkloadKeys(WireModel):
+    """The keys of `workload`, where it is a mapping."""
+
+    use: Any = key(..., "the workload", example="mlp-4", values="a name of `farm workload list`")
+    with_: Any = key(
+        None,
+        "parameters and options that are the same in every cell",
+        values="{parameter: value}",
+    )
+    backend: Backend | None = key(None, "where it computes; usually `cpu`")
+    data: Annotated[str | None, AfterValidator(_check_data)] = key(
+        None,
+        "[your own data file](../howto/your-own-model.md)",
+        values="the digest that `farm workload add --dataset` prints",
+    )
 
 
 class WorkloadResolver:
@@ -65,30 +92,27 @@ class WorkloadResolver:
         """Return whether the backend can be chosen; an external program chooses it itself."""
         return name not in self._manifests
 
-    def read_backend(self, reader: NodeReader, node: Node, path: str) -> Backend | None:
-        """Read the backend that computes."""
-        return cast("Backend | None", reader.choice(node, path, get_args(Backend), "backend"))
-
-    def read_data(self, reader: NodeReader, node: Node, name: str | None) -> None:
-        """Read the digest of a data set, and check that the workload can train on it."""
+    def set_data(self, reader: NodeReader, node: Node, name: str | None, digest: str) -> None:
+        """Train on a data set, if the workload can."""
         path = "workload.data"
-        text = reader.text(node, path, "the digest that 'farm workload add-dataset' prints")
-        if text is None:
-            return
         if name in self._manifests:
             reader.refuse(node, path, "an external program takes no data set; remove this key")
             return
-        if _DIGEST.fullmatch(text) is None:
-            shown = safe_text(text, 40)
-            hint = "write the 64 characters that 'farm workload add-dataset' prints"
-            reader.refuse(node, path, f"'{shown}' is not the digest of a data set; {hint}")
-            return
-        self.data = text
+        self.data = digest
         if name is not None:
             try:
-                bind(name, {}, text)
+                bind(name, {}, digest)
             except InvalidRequest as error:
                 reader.refuse(node, path, safe_text(error))
+
+    def set_backend(
+        self, reader: NodeReader, node: Node, name: str | None, backend: Backend
+    ) -> None:
+        """Compute with a backend, if the workload leaves the choice."""
+        if not self.takes_backend(name):
+            problem = "an external program chooses its backend; remove this key"
+            reader.refuse(node, "workload.backend", problem)
+        self.backend = backend
 
     def read_name(self, reader: NodeReader, node: Node, path: str) -> str | None:
         """Read the name of a workload; for an external program, also its manifest."""
@@ -208,24 +232,13 @@ def _read_workload(
     mapping = reader.mapping(node, "workload", "{use: mlp-4, with: {batch_size: 32}}")
     if mapping is None:
         return None, None
-    reader.refuse_unknown(mapping, WORKLOAD_KEYS, "workload")
-    use = mapping.entries.get("use")
-    if use is None:
-        reader.refuse(node, "workload", "the key 'use' is missing; it names the workload")
+    reader.refuse_unknown(mapping, written_keys(WorkloadKeys), "workload")
+    keys = read_keys(reader, WorkloadKeys, mapping, "workload")
+    if "use" not in mapping.entries:
         return None, None
-    name = resolver.read_name(reader, use.node, "workload.use")
-    if "data" in mapping.entries:
-        resolver.read_data(reader, mapping.entries["data"].node, name)
-    if "backend" in mapping.entries:
-        _read_backend(reader, resolver, mapping.entries["backend"].node, name)
+    name = resolver.read_name(reader, mapping.entries["use"].node, "workload.use")
+    if keys.data is not None:
+        resolver.set_data(reader, mapping.entries["data"].node, name, keys.data)
+    if keys.backend is not None:
+        resolver.set_backend(reader, mapping.entries["backend"].node, name, keys.backend)
     return name, mapping.entries.get("with")
-
-
-def _read_backend(
-    reader: NodeReader, resolver: WorkloadResolver, node: Node, name: str | None
-) -> None:
-    path = "workload.backend"
-    backend = resolver.read_backend(reader, node, path)
-    if backend is not None and not resolver.takes_backend(name):
-        reader.refuse(node, path, "an external program chooses its backend; remove this key")
-    resolver.backend = backend

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from orchestrator.app.lab_status import LabView
-from orchestrator.app.phone_state_text import shorten_label
+from orchestrator.app.screen.phone_state_text import shorten_label
 from orchestrator.tui.text_cells import fit, fit_name, line, rule, safe_cell
 from workloads.protocol.messages import Event, EventKind
 

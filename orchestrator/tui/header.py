@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from orchestrator.app.lab_snapshot import LabSnapshot, state_of
 from orchestrator.app.lab_status import SweepSummary
-from orchestrator.app.phone_state_text import clock_time, count, state_badge
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.app.screen.lab_snapshot import LabSnapshot, state_of
+from orchestrator.app.screen.phone_state_text import clock_time, count, state_badge
+from orchestrator.planning.states import RunState, SweepState
 from orchestrator.tui.text_cells import Piece, bar, between, line, safe_cell
 from orchestrator.tui.ui_state import Ui
 from workloads.units import format_duration

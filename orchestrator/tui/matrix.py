@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from orchestrator.app.lab_status import CellProgress
-from orchestrator.app.phone_state_text import shorten_label
-from orchestrator.decisions.states import RunState
-from orchestrator.tui.sorting import window
+from orchestrator.app.screen.phone_state_text import shorten_label
+from orchestrator.planning.states import RunState
+from orchestrator.tui.layout import window
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
 from workloads.text import natural_sort_key
 

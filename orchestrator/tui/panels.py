@@ -4,48 +4,26 @@ Every line has exactly the width of the screen, and there are as many lines as i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.app.lab_page import group_problems
-from orchestrator.app.lab_snapshot import LabSnapshot
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.app.phone_state_text import display_names
+from orchestrator.app.screen.lab_page import group_problems
+from orchestrator.app.screen.lab_snapshot import LabSnapshot
+from orchestrator.app.screen.phone_state_text import display_names
 from orchestrator.tui.event_lines import event_panel, matching_events
 from orchestrator.tui.header import header
+from orchestrator.tui.keymap import BINDINGS, footer_words
+from orchestrator.tui.layout import Layout, layout, position_of, visible_phones
 from orchestrator.tui.matrix import heat_map
-from orchestrator.tui.phone_detail import PANE_LINES, phone_page, phone_pane
+from orchestrator.tui.phone_detail import phone_page, phone_pane
 from orchestrator.tui.phone_table import heading_of, phone_table
-from orchestrator.tui.sorting import position_of, visible_phones
-from orchestrator.tui.text_cells import Piece, between, line, rule, safe_cell
+from orchestrator.tui.text_cells import Piece, between, cells, line, rule, safe_cell
 from orchestrator.tui.ui_state import Mode, Ui
 from workloads.protocol.messages import PhoneState
 
-BESIDE_WIDTH, BESIDE_HEIGHT = 160, 32
-LEFT_WIDTH = 130
-PANE_HEIGHT, PANE_WIDTH = 30, 60
-EVENTS_MIN = 5
-MANY_KEYS_WIDTH = 120
-FOOTER_HEIGHT_MIN = 8  # lower screens have no footer
-
-HELP = (
-    ("↑ ↓ j k", "move; PgUp, PgDn; g and G jump to the ends"),
-    ("⏎", "open the phone; esc closes it"),
-    ("/", "filter phones, e.g. xiaomi   ram_mb >= 6000 and root   tag == paper"),
-    ("e", "search the events, e.g. fault pixel"),
-    ("s", "sort by state, name, host, temperature, battery, remaining time"),
-    ("n N", "follow the next or the previous sweep"),
-    ("m", "open the matrix of the sweep; arrows move, the last line describes the cell"),
-    ("p", "pause or resume the sweep: running runs finish, no new ones start"),
-    ("c", "cancel the sweep: queued runs are dropped, results are kept"),
-    ("r", "retry failed and blocked runs"),
-    ("Q", "quarantine or release the selected phone"),
-    ("+ -", "raise or lower the sweep's priority"),
-    ("? h", "this help"),
-    ("q", "quit, also Ctrl-C; the lab keeps running"),
-    ("", ""),
+TERMS = (
     ("run", "the phone trains; prepare, pin, collect and restore come before and after"),
     ("cool", "the phone cools down to its start temperature; LEFT is the expected time"),
     ("SUSPECT", "the phone failed repeatedly and is checked before it gets runs again"),
@@ -63,36 +41,6 @@ HINTS = {
     Mode.FILTER: "⏎ keeps, esc cancels; part of a name, or: root and big >= 4",
     Mode.SEARCH: "⏎ keeps, esc clears; words of an event: its kind, its phone, its text",
 }
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How many lines each part of the screen gets."""
-
-    head: int
-    rows: int
-    pane: int
-    events: int
-    left: int
-    footer: int
-
-
-def layout(ui: Ui, phones: int) -> Layout:
-    """Assign lines to the header, the phones, the selected phone and the events, in this order."""
-    tiny = ui.width < 40 or ui.height < FOOTER_HEIGHT_MIN
-    head = min(3, ui.height) if tiny else 3
-    footer = 0 if ui.height < FOOTER_HEIGHT_MIN else 1
-    left = LEFT_WIDTH if ui.width >= BESIDE_WIDTH and ui.height >= BESIDE_HEIGHT else ui.width
-    body = ui.height - head - footer
-    if ui.width < 40 or body < 3:
-        return Layout(head, 0, 0, 0, left, footer)
-    pane = PANE_LINES if ui.height >= PANE_HEIGHT and ui.width >= PANE_WIDTH else 0
-    kept = EVENTS_MIN if ui.height >= 20 else 0
-    rows = max(1, min(max(phones, 1), body - 2 - pane - kept))
-    events = max(0, body - 2 - rows - pane)
-    if events < 2:
-        rows, events = rows + events, 0
-    return Layout(head, rows, pane, events, left, footer)
 
 
 def screen(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
@@ -194,32 +142,31 @@ def footer(ui: Ui) -> Text:
         )
     if ui.note:
         return line(ui.width, (safe_cell(ui.note, 300), "bold"))
-    return between(ui.width, _keys(ui), _key_names([("?", "help"), ("q", "quit")]))
+    return _key_line(ui)
 
 
-def _keys(ui: Ui) -> list[Piece]:
-    keys = [("↑↓", "select"), ("⏎", "open"), ("/", "filter"), ("s", "sort")]
-    if ui.width >= MANY_KEYS_WIDTH:
-        keys += [("e", "events"), ("n", "sweep"), ("m", "matrix")]
-    if ui.mode is Mode.PHONE:
-        keys = [("↑↓", "select"), ("esc", "back")]
-    if ui.mode is Mode.MATRIX:
-        keys = [("↑↓←→", "move"), ("n", "sweep"), ("esc", "back")]
-    if not ui.read_only:
-        keys += [("p", "pause"), ("c", "cancel"), ("r", "retry"), ("Q", "quarantine")]
-    return _key_names(keys) + ([("read-only", "dim")] if ui.read_only else [])
+def _key_line(ui: Ui) -> Text:
+    """Name as many keys as fit, and those for help and quitting."""
+    ends = _key_names([("?", "help"), ("q", "quit")])
+    room = ui.width - 1 - sum(cells(text) for text, _ in ends)
+    words = footer_words(ui)
+    start: list[Piece] = [("read-only  ", "dim")] if ui.read_only else []
+    while words and sum(cells(text) for text, _ in (*start, *_key_names(words))) > room:
+        words.pop()
+    return between(ui.width, [*start, *_key_names(words)], ends)
 
 
 def _key_names(keys: Sequence[tuple[str, str]]) -> list[Piece]:
     pieces: list[Piece] = []
     for key, word in keys:
-        pieces += [(key, "bold"), (f" {word}  ", "dim")]
+        pieces += [("  " if pieces else "", ""), (key, "bold"), (f" {word}", "dim")]
     return pieces
 
 
 def _help(ui: Ui) -> list[Text]:
     lines = [rule(ui.width, "keys and terms", "any key closes this help")]
-    for key, text in HELP:
+    keys = [(binding.label, binding.help) for binding in BINDINGS if binding.help]
+    for key, text in (*keys, ("", ""), *TERMS):
         lines.append(line(ui.width, (f" {key:<9}", "bold"), (text, "")))
     return lines
 

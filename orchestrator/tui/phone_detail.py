@@ -5,9 +5,9 @@ from datetime import datetime
 
 from rich.text import Text
 
-from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.app.phone_state_text import (
+from orchestrator.app.screen.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
+from orchestrator.app.screen.phone_state_text import (
     activity_text,
     clock_text,
     clock_time,
@@ -15,6 +15,7 @@ from orchestrator.app.phone_state_text import (
     state_badge,
 )
 from orchestrator.tui.event_lines import event_panel
+from orchestrator.tui.layout import PANE_LINES
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import Ui
 from workloads.phone_address import is_over_network, is_wireless
@@ -22,8 +23,6 @@ from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.units import format_duration
-
-PANE_LINES = 5
 
 
 def phone_pane(

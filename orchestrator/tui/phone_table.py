@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from orchestrator.app.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import KnownPhone, LabView, ReportedProblem
-from orchestrator.app.phone_state_text import (
+from orchestrator.app.screen.lab_snapshot import NO_TRACE, LabSnapshot, PhoneTrace
+from orchestrator.app.screen.phone_state_text import (
     activity_text,
     clock_text,
     clock_time,
@@ -17,7 +17,7 @@ from orchestrator.app.phone_state_text import (
     remaining_s,
     state_badge,
 )
-from orchestrator.tui.sorting import window
+from orchestrator.tui.layout import window
 from orchestrator.tui.text_cells import Piece, cells, fit, fit_name, line, rule, safe_cell
 from orchestrator.tui.ui_state import Ui
 

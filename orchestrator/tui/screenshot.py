@@ -13,7 +13,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_watcher import PollerThread
+from orchestrator.app.screen.lab_watcher import PollerThread
 from orchestrator.tui.panels import screen
 from orchestrator.tui.text_cells import in_ascii
 from orchestrator.tui.ui_state import Ui

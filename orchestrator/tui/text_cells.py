@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Span, Text
 
-from orchestrator.app.phone_state_text import SERIAL_MARK
+from orchestrator.app.screen.phone_state_text import SERIAL_MARK
 from workloads.text import safe_text
 
 Piece = tuple[str, str]  # text and style

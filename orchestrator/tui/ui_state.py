@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
-from orchestrator.app.phone_filter import PhoneFilter
+from orchestrator.app.screen.phone_filter import PhoneFilter
 
 
 class Mode(Enum):

@@ -8,21 +8,21 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
+from orchestrator.app import control_phones, control_sweeps
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_changes import open_poller
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabView
-from orchestrator.app.lab_watcher import PollerThread
-from orchestrator.app.waiting_sweep import SweepWait
+from orchestrator.app.screen.lab_watcher import PollerThread
+from orchestrator.app.screen.waiting_sweep import SweepWait
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.keyboard import parse_keys
-from orchestrator.tui.keymap import ParseFilter, handle_key
+from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
-from orchestrator.tui.ui_state import PendingAction, Ui
+from orchestrator.tui.ui_state import ActionKind, PendingAction, Ui
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
@@ -33,14 +33,9 @@ FINISHED_DELAY_S = 1.0  # how long a finished sweep stays on the screen
 EVENT_WAIT_S = 1.0
 RETRY_DELAY_S = 1.0
 
+PRIORITY_STEP = 10
+
 IsFinished = Callable[[LabView], bool]
-
-
-class ActionExecutor(Protocol):
-    """Executes the actions that the user has confirmed."""
-
-    def execute(self, action: PendingAction) -> str:
-        """Execute an action; return what was changed and how to undo it."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +54,7 @@ def is_live() -> bool:
     return os.environ.get("TERM") != "dumb" and all(end and end.isatty() for end in ends)
 
 
-def run_watch(
-    lab: LabConnection,
-    options: WatchOptions,
-    is_finished: IsFinished,
-    parse_filter: ParseFilter,
-    executor: ActionExecutor | None = None,
-) -> LabView:
+def run_watch(lab: LabConnection, options: WatchOptions, is_finished: IsFinished) -> LabView:
     """Follow the lab until it is finished or the user quits."""
     if not is_live():
         return print_events(lab, options.sweep, is_finished, as_json=False)
@@ -74,7 +63,7 @@ def run_watch(
     poller.start()
     try:
         with terminal.open():
-            return _LiveScreen(terminal, poller, options, parse_filter, executor).run(is_finished)
+            return _LiveScreen(terminal, poller, lab, options.read_only).run(is_finished)
     finally:
         poller.stop()
 
@@ -83,18 +72,12 @@ class _LiveScreen:
     """The loop of the screen: reads keys, draws lines, decides nothing."""
 
     def __init__(
-        self,
-        terminal: Terminal,
-        poller: PollerThread,
-        options: WatchOptions,
-        parse_filter: ParseFilter,
-        executor: ActionExecutor | None,
+        self, terminal: Terminal, poller: PollerThread, lab: LabConnection, read_only: bool
     ) -> None:
         self._terminal = terminal
         self._poller = poller
-        self._parse_filter = parse_filter
-        self._executor = executor
-        self._ui = Ui(read_only=options.read_only or executor is None)
+        self._lab = lab
+        self._ui = Ui(read_only=read_only)
         self._unparsed = b""
         self._notes: list[str] = []
 
@@ -131,7 +114,7 @@ class _LiveScreen:
                 self._terminal.forget()
             now, snapshot = datetime.now(UTC), self._poller.snapshot
             followed = self._ui.sweep
-            self._ui, action = handle_key(self._ui, key, snapshot, now, self._parse_filter)
+            self._ui, action = handle_key(self._ui, key, snapshot, now)
             if self._ui.sweep != followed:
                 self._poller.follow(self._ui.sweep)
             if self._ui.quit:
@@ -143,9 +126,8 @@ class _LiveScreen:
 
     def _execute(self, action: PendingAction) -> None:
         """Execute an action in its own thread: the store may be slow."""
-        assert self._executor is not None
         try:
-            self._notes.append(self._executor.execute(action))
+            self._notes.append(_change_lab(self._lab, action))
         except FarmError as error:
             self._notes.append(f"not done: {error}")
         self._terminal.wake()
@@ -157,6 +139,31 @@ class _LiveScreen:
         note = self._notes.pop() if self._notes else self._ui.note
         self._ui = self._ui.with_(width=width, height=height, note=note)
         self._terminal.draw(screen(self._poller.snapshot, self._ui, datetime.now(UTC)))
+
+
+def _change_lab(lab: LabConnection, action: PendingAction) -> str:
+    """Make a change as its command does; return what was changed and how to undo it."""
+    target = action.target
+    match action.kind:
+        case ActionKind.PAUSE:
+            change = control_sweeps.pause_sweep(lab, target)
+        case ActionKind.RESUME:
+            change = control_sweeps.resume_sweep(lab, target)
+        case ActionKind.CANCEL:
+            change = control_sweeps.cancel_sweep(lab, target)
+        case ActionKind.RETRY:
+            change = control_sweeps.retry_sweep(lab, target)
+        case ActionKind.RAISE | ActionKind.LOWER:
+            step = PRIORITY_STEP if action.kind is ActionKind.RAISE else -PRIORITY_STEP
+            priority = control_sweeps.find_sweep(lab, target).priority + step
+            priority = min(control_sweeps.PRIORITY_MAX, max(0, priority))
+            change = control_sweeps.set_sweep_priority(lab, target, priority)
+        case ActionKind.QUARANTINE:
+            reason = f"by {lab.user}, from farm watch"
+            change = control_phones.quarantine_phone(lab, target, reason)
+        case ActionKind.RELEASE:
+            change = control_phones.release_phone(lab, target)
+    return "  ".join(change.lines)
 
 
 def print_events(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from workloads.lowering.plan_body import ALIGNMENT, ARENAS, PlanBody, PlanOp, Tensor
 
-# Which output of an operation may use the memory of which input (the "=" of cpu/ops.h).
+# Which output may use the memory of which input (the "=" of signatures, kernels/engine/cpu/ops.h).
 _ACTIVATIONS = ("relu", "relu6", "tanh", "sigmoid", "leaky", "gelu", "dropout", "softmax")
 _FUSED = ("", "_relu", "_relu6")  # the activation that a normalization computes as well
 IN_PLACE: dict[str, tuple[int, int]] = {  # kind: (input, output)

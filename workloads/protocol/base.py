@@ -38,9 +38,14 @@ class WireModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
+def canonical_json(content: Any) -> str:
+    """Return the one text of JSON-like content that is equal on every machine."""
+    return _CANONICAL.encode(content)
+
+
 def digest_of(content: Any) -> str:
     """Return the SHA-256 of JSON-like content; equal on every machine and in every version."""
-    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def digest_with_prefix(parts: Sequence[str]) -> Callable[[str], str]:

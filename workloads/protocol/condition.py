@@ -3,10 +3,11 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from workloads.protocol.base import WireModel, digest_of
-from workloads.protocol.phone_facts import check_cores_name, check_freq_name
+from workloads.protocol.file_keys import Seconds, Written, key
+from workloads.protocol.phone_facts import canonical_freq_name, check_cores_name
 
 DEFAULT_REST_TEMP_C = 28.0  # of a phone at rest, until the phone and its room are known
 
@@ -50,61 +51,95 @@ LAUNCHES = {
 STEPS_MAX_S = 600.0  # a requested number of steps is measured within this time
 
 
-class Condition(WireModel):
-    """What is requested of the phone; the verdict compares it with what was observed."""
+Cores = Annotated[
+    str,
+    AfterValidator(check_cores_name),
+    Written(values="`bigN`, `littleN`, `allN`, `prime` or `mask:HEX`"),
+]
+CLOCKS = "`high`, `mid`, `low`, a fraction, `1785600kHz`, `free` or `fixed`"
+Clock = Annotated[str, AfterValidator(canonical_freq_name), Written(values=CLOCKS)]
 
-    protocol: Protocol = Field(default=Protocol.COLD, description="cold, soaked or endurance")
-    cores: Annotated[str, AfterValidator(check_cores_name)] = "big4"
-    freq: Annotated[str, AfterValidator(check_freq_name)] = "high"
-    start_temp_max_c: float | None = Field(
-        default=32.0, ge=0, le=60, description="None: any start temperature"
+
+class Condition(WireModel):
+    """What is requested of the phone; the verdict compares it with what was observed.
+
+    Where no default is given, the protocol decides.
+    """
+
+    protocol: Protocol = key(Protocol.COLD, "start temperature and length of a run")
+    cores: Cores = key(
+        "big4",
+        "N cores of a kind. `big` counts every core that is not little, from the larger cluster "
+        "first",
     )
-    start_slope_max_c_per_min: float = Field(default=1.0, gt=0, le=60)
-    cool_wait_max_s: float = Field(default=2400.0, ge=0, le=86400)
-    battery_min_pct: int = Field(default=20, ge=0, le=100)
-    gpu_freq: Annotated[str, AfterValidator(check_freq_name)] | None = None
-    thermal_daemons: Literal["stop"] | None = Field(
-        default=None,
-        description="whether to stop the daemons that protect the phone from heat as well",
+    freq: Clock = key(
+        "high",
+        "CPU clock: the step nearest to 100 %, 65 %, 40 % or a fraction of the highest clock, or "
+        "an exact step. `free` leaves the governor alone. `fixed` uses Android's fixed-performance "
+        "mode",
+    )
+    start_temp_max_c: float | None = key(
+        32.0,
+        "highest CPU temperature at the start, in °C. `any` is for phones without a readable one",
+        words={"any": None},
+        ge=0,
+        le=60,
+    )
+    start_slope_max_c_per_min: float = key(
+        1.0, "largest slope of the temperature at the start, in °C per minute", gt=0, le=60
+    )
+    cool_wait_max_s: Seconds = key(2400.0, "longest wait for the start temperature", ge=0, le=86400)
+    battery_min_pct: int = key(20, "lowest battery level at the start, in percent", ge=0, le=100)
+    gpu_freq: Clock | None = key(None, "GPU clock, as `freq`")
+    thermal_daemons: Literal["stop"] | None = key(
+        None,
+        "whether the daemons that protect the phone against heat stop (root)",
+        words={"keep": None, "stop": "stop"},
     )
     # How long a run measures, where a study did not use the protocol's length.
-    warmup_steps: int | None = Field(default=None, ge=0, le=10_000)
-    steps_min: int | None = Field(default=None, ge=1, le=1_000_000)
-    time_min_s: float | None = Field(default=None, ge=0, le=7200)
-    sample_hz: int | None = Field(
-        default=None,
+    warmup_steps: int | None = key(None, "steps before the measurement; usually 5", ge=0, le=10_000)
+    steps_min: int | None = key(None, "fewest measured steps; usually 20", ge=1, le=1_000_000)
+    time_min_s: Seconds | None = key(
+        None, "shortest measurement; usually 8s, 40m or 10m", ge=0, le=7200
+    )
+    sample_hz: int | None = key(
+        None,
+        "sensor readings per second; usually 10, in a long run 1. A run has at most 6000 readings",
         ge=1,
         le=200,
-        description="sensor readings per second; None: 10, or 1 in a long run",
     )
-    trace_steps: int | None = Field(
-        default=None,
+    trace_steps: int | None = key(
+        None,
+        "steps in which every operation is timed, spread over the run; usually 5. More of them "
+        "resolve the power of shorter operations",
         ge=1,
         le=1000,
-        description="steps in which every operation is timed, spread over the run; None: 5",
     )
-    resume_s: float | None = Field(
-        default=None,
+    resume_s: Seconds | None = key(
+        None,
+        "how often a run writes a checkpoint. If the phone, a restart, an empty battery or heat "
+        "kills it, its next attempt continues from the last one, with bit-identical results. "
+        "Otherwise a killed run is a result",
         ge=1,
         le=3600,
-        description="seconds between two checkpoints, from which a killed run continues; None: "
-        "a killed run is a result",
     )
-    token_budget: int | None = Field(
-        default=None,
+    token_budget: int | None = key(
+        None,
+        "tokens after which the loss of a language model is read (`loss_at_budget`). It does not "
+        "make the run longer: set `steps_min` or `time_min`",
         ge=1,
         le=10**12,
-        description="tokens after which the loss of a language model is read",
     )
-    target_loss: float | None = Field(
-        default=None,
+    target_loss: float | None = key(
+        None,
+        "the loss for `time_to_loss_s` and `energy_to_loss_j`. It does not make the run longer",
         gt=0,
         le=100,
-        description="the loss to which time and energy of training are measured",
     )
-    too_large: Literal["try"] | None = Field(
-        default=None,
-        description="whether to try a workload that is predicted not to fit into memory",
+    too_large: Literal["try"] | None = key(
+        None,
+        "whether to try a model that is predicted not to fit into memory",
+        words={"refuse": None, "try": "try"},
     )
 
     @property

@@ -15,7 +15,6 @@ DELIVERY_PARCELS_MAX = 100
 # A message in its envelope: JSON escapes can triple a text, and base64 adds a third.
 ENVELOPE_FACTOR, ENVELOPE_BYTES_MAX = 4, 4 * KIB
 HEARTBEAT_BYTES_MAX = MIB
-STATUS_BYTES_MAX = MIB
 EVENT_BYTES_MAX = 64 * KIB
 TELEMETRY_BYTES_MAX = 256 * MIB  # a run's telemetry, unpacked
 HOST_PHONES_MAX = 2000  # that one host has, or has ever announced

@@ -37,7 +37,7 @@ from workloads.protocol.limits import (
     HOST_PHONES_MAX,
     REPORT_BYTES_MAX,
 )
-from workloads.protocol.metrics import Metric
+from workloads.protocol.metrics import PROGRAMS_MAX, KernelProgram, Metric
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import UnusablePhone
@@ -201,6 +201,9 @@ class Report(WireModel):
     runner: str | None = None
     applied: AppliedCondition = AppliedCondition()
     metrics: tuple[Metric, ...] = Field(default=(), max_length=1000)
+    programs: tuple[KernelProgram, ...] = Field(
+        default=(), max_length=PROGRAMS_MAX, description="that the metrics of a GPU are of"
+    )
     verdict: Verdict | None = None
     fault: Fault | None = None
     restore_error: str | None = Field(

@@ -99,6 +99,20 @@ class Metric(WireModel):
         return self.grade != COARSE_GRADE
 
 
+PROGRAMS_MAX = 256  # of one run
+
+
+class KernelProgram(WireModel):
+    """OpenCL kernels as a run built them: what its kernel times are times of."""
+
+    files: str = Field(max_length=64, description="of kernels/opencl, built after common.cl")
+    options: str = Field(max_length=256)
+    digest: str = Field(pattern=r"^[0-9a-f]{1,16}$", description="of the source text")
+
+    def __str__(self) -> str:
+        return f"{self.files} {self.options} {self.digest}"
+
+
 _INSTANCE = re.compile(r"[A-Za-z0-9_]{1,40}")
 Family = Literal["time", "memory", "learning", "clock", "heat", "energy"]
 

@@ -244,6 +244,15 @@ def check_freq_name(name: str) -> str:
     raise ValueError(f"'{name}' is not a clock; {FREQ_HINT}")
 
 
+def canonical_freq_name(name: str) -> str:
+    """Return the name of a clock in one spelling: 0.80 and 0.8 are the same condition."""
+    check_freq_name(name)
+    try:
+        return repr(float(name))
+    except ValueError:
+        return name
+
+
 def choose_cores(facts: PhoneFacts, name: str) -> CoreSet:
     """Resolve the name of a core set on this phone.
 

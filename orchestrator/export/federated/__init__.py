@@ -11,14 +11,11 @@ from orchestrator.export.federated.consumer_files import (
     WrittenExport,
     write_consumer_files,
 )
-from orchestrator.export.federated.fedscale import FEDERATEDSCOPE, FEDSCALE
-from orchestrator.export.federated.flash import FLASH
+from orchestrator.export.federated.fedscale import FEDSCALE
 from orchestrator.export.federated.flower import FLOWER
-from orchestrator.export.federated.oort_file import OORT
 
 CONSUMERS: dict[str, Consumer] = {
-    consumer.name: consumer
-    for consumer in (FEDSCALE, FEDERATEDSCOPE, OORT, FLASH, FLOWER, APPFL, CSV)
+    consumer.name: consumer for consumer in (FEDSCALE, FLOWER, APPFL, CSV)
 }
 
 __all__ = ["CONSUMERS", "Consumer", "WrittenExport", "write_consumer_files"]

@@ -59,12 +59,6 @@ class FleetExport:
         return self.population.link_kbps
 
     @property
-    def harmonic_kbps(self) -> Array:
-        """The speed at which sending the same amount both ways takes as long in total."""
-        down, up = self.links
-        return 2 / (1 / down + 1 / up)
-
-    @property
     def names(self) -> list[str]:
         """A name for every client: the serial of its phone, and a number where it is drawn."""
         phones, of = self.population.phones, self.population.phone_of
@@ -104,22 +98,34 @@ class Consumer:
 
 
 @dataclass(frozen=True)
+class CheckedPhone:
+    """A round of the client of a measured phone with the largest error."""
+
+    phone: str
+    clients: int
+    consumer_s: float
+    select_s: float
+    relative_error: float
+
+
+@dataclass(frozen=True)
 class ExportCheck:
     """What a consumer computes beside what `farm select` predicts, by measured phone."""
 
     title: str
     clients: int
-    phones: tuple[str, ...]
-    counts: tuple[int, ...]  # clients of each phone
-    consumer_s: tuple[float, ...]  # of the client with the largest error
-    select_s: tuple[float, ...]
-    errors: tuple[float, ...]  # relative
+    rounds: tuple[CheckedPhone, ...]
     link_error: float | None
+
+    @property
+    def worst(self) -> float:
+        """The largest relative error of a round."""
+        return max(each.relative_error for each in self.rounds)
 
     @property
     def agrees(self) -> bool:
         """Whether the consumer computes what was measured."""
-        return max(self.errors) <= AGREES_WITHIN and (self.link_error or 0.0) <= LINKS_WITHIN
+        return self.worst <= AGREES_WITHIN and (self.link_error or 0.0) <= LINKS_WITHIN
 
 
 @dataclass(frozen=True)
@@ -222,39 +228,29 @@ def _compare(
     phones = manifest["phones"]
     phone_of = np.array(manifest["phone_of"], dtype=np.int64)
     factor = np.array(manifest["speed_factor"], dtype=float)
-    columns = {
-        name: np.array([float(phone[key]) for phone in phones])[phone_of]
-        for name, key in (
-            ("cold_s", "cold_ms_per_sample"),
-            ("slowdown", "slowdown"),
-            ("heating_s", "heating_s"),
-        )
-    }
-    columns["cold_s"] = columns["cold_s"] * factor / 1000
-    clock = SimpleNamespace(**columns, energy_j=np.zeros(len(phone_of)))
+    cold_ms, slowdown, heating_s = (
+        np.array([float(phone[key]) for phone in phones])[phone_of]
+        for key in ("cold_ms_per_sample", "slowdown", "heating_s")
+    )
+    clock = SimpleNamespace(
+        cold_s=cold_ms * factor / 1000, slowdown=slowdown, heating_s=heating_s, energy_j=0.0
+    )
     duty = manifest["duty"]
     heat = duty_heat(clock, duty["samples"], duty["rest_s"])
     select_s = work_cost(clock, duty["samples"], heat).seconds
     errors = np.abs(computed.round_s / select_s - 1)
-    worst = []
-    for index in range(len(phones)):
+    rounds = []
+    for index, phone in enumerate(phones):
         members = np.flatnonzero(phone_of == index)
         if len(members):
-            worst.append((index, len(members), int(members[errors[members].argmax()])))
+            worst = members[errors[members].argmax()]
+            seconds = (float(column[worst]) for column in (computed.round_s, select_s, errors))
+            rounds.append(CheckedPhone(str(phone["phone"]), len(members), *seconds))
     link_error = None
     if computed.link_s is not None and manifest["link_kbps"]:
         stated_s, _ = link_cost(MODEL_KBIT, *map(np.array, manifest["link_kbps"]))
         link_error = float(np.abs(computed.link_s / stated_s - 1).max())
-    return ExportCheck(
-        consumer.title,
-        len(phone_of),
-        tuple(str(phones[index]["phone"]) for index, _, _ in worst),
-        tuple(count for _, count, _ in worst),
-        tuple(float(computed.round_s[client]) for *_, client in worst),
-        tuple(float(select_s[client]) for *_, client in worst),
-        tuple(float(errors[client]) for *_, client in worst),
-        link_error,
-    )
+    return ExportCheck(consumer.title, len(phone_of), tuple(rounds), link_error)
 
 
 def _mark_simulated(name: str, simulated: bool) -> str:

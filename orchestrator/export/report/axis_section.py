@@ -20,6 +20,7 @@ from orchestrator.analysis.cell_axes import (
     varying_axes,
 )
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow
+from orchestrator.analysis.pareto import ENERGY
 from orchestrator.analysis.verdict_counts import count_verdicts
 from orchestrator.export.report.axis_charts import (
     CellMark,
@@ -48,7 +49,6 @@ BARS_MAX = 6  # values side by side
 SERIES_MAX = 8  # lines in one chart
 PANELS_MAX = 12  # phones in one figure
 FIGURES_MAX = 60
-ENERGY = "energy_per_sample_mj"
 BATCH_METRICS = {"samples_per_s": "throughput", "peak_rss_mb": "memory"}
 _COMPARED_FIRST = (BACKEND, PROTOCOL)
 

@@ -14,6 +14,7 @@ from orchestrator.analysis.fleet_means import (
 )
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.pareto import ENERGY
 from orchestrator.analysis.rank_statement import RankStatement, provenance_prefix
 from orchestrator.analysis.split_half import phone_label, split_half_check
 from orchestrator.analysis.trial_series import trial_series
@@ -34,7 +35,6 @@ from workloads.protocol.condition import Protocol
 from workloads.text import natural_sort_key
 from workloads.units import format_ms
 
-ENERGY = "energy_per_sample_mj"
 NOTE_MAX = 26  # characters beside a bar
 COLUMNS_MAX = 6  # a wider table is preceded by a summary
 COARSE = MatrixCell("–", "gauge too slow", -1, "the gauge gave too few values in this short run")

@@ -1,6 +1,8 @@
 """Report sections on single runs: the operations of a step, and long runs over time."""
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
 from statistics import median
 
 from orchestrator.analysis.measurements import MeasuredRun
@@ -235,26 +237,16 @@ def trace_section(data: ReportData) -> Section:
 Points = list[tuple[float, float]]  # minutes and value
 
 
-def _max_readings(telemetry: Telemetry, wanted: Callable[[str], bool], scale: float) -> Points:
-    """Return the highest reading among some nodes at every sample."""
+def _max_readings(nodes: str, scale: float, telemetry: Telemetry) -> Points:
+    """Return the highest reading among the nodes of a pattern at every sample."""
     t_ns = telemetry.readings.t_ns
-    columns = [column for path, column in telemetry.readings.columns.items() if wanted(path)]
+    columns = [c for path, c in telemetry.readings.columns.items() if fnmatchcase(path, nodes)]
     points = []
     for index, moment_ns in enumerate(t_ns):
         values = [v for c in columns if index < len(c) and isinstance(v := c[index], int)]
         if values:
             points.append(((moment_ns - t_ns[0]) / 6e10, max(values) * scale))
     return points
-
-
-def _temperature(telemetry: Telemetry) -> Points:
-    return _max_readings(
-        telemetry, lambda path: "/thermal_zone" in path and path.endswith("/temp"), 1e-3
-    )
-
-
-def _clock(telemetry: Telemetry) -> Points:
-    return _max_readings(telemetry, lambda path: path.endswith("/scaling_cur_freq"), 1e-6)
 
 
 def _power(telemetry: Telemetry) -> Points:
@@ -275,8 +267,8 @@ def _step_times(telemetry: Telemetry) -> Points:
 
 
 _QUANTITIES: tuple[tuple[str, str, Callable[[Telemetry], Points]], ...] = (
-    ("Temperature", "°C", _temperature),
-    ("Clock", "GHz", _clock),
+    ("Temperature", "°C", partial(_max_readings, "*/thermal_zone*/temp", 1e-3)),
+    ("Clock", "GHz", partial(_max_readings, "*/scaling_cur_freq", 1e-6)),
     ("Power", "W", _power),
     ("Step time", "ms", _step_times),
 )

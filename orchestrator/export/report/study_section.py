@@ -8,7 +8,7 @@ from orchestrator.study.study_catalogue import Study
 from workloads.text import safe_text
 
 
-def study_section(study: Study, rows: Sequence[ClaimRow], kernels: bool = False) -> Section:
+def study_section(study: Study, rows: Sequence[ClaimRow]) -> Section:
     """Build the table of claims, with the citations below it."""
     cells = blank_repeats([row.cells for row in rows])
     return Section(
@@ -17,5 +17,5 @@ def study_section(study: Study, rows: Sequence[ClaimRow], kernels: bool = False)
         study.caveat,
         headings=tuple(heading.capitalize() for heading in HEADINGS),
         rows=tuple(tuple(safe_text(cell, 400) for cell in row) for row in cells),
-        note=" ".join(table_notes(study, rows, kernels)[1:]),
+        note=" ".join(table_notes(study, rows)[1:]),
     )

@@ -1,0 +1,1 @@
+"""What `farm doctor` looks at, from this computer to the services of a lab."""

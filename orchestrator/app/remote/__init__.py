@@ -1,0 +1,1 @@
+"""Operations over HTTP: the address of the API, its client, and values as JSON."""

@@ -1,0 +1,1 @@
+"""What runs inside the central services, and whether they answer."""

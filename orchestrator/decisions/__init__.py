@@ -1,1 +1,0 @@
-"""Rules that apply while a sweep runs: retry, stopping, poison, phone health, budgets. Pure."""
