@@ -157,7 +157,7 @@ def report_ours(lab: Path) -> None:
 
 def csv_ours(lab: Path) -> None:
     """Write all samples of a sweep as CSV, streamed."""
-    from orchestrator.export.table_schemas import samples_table
+    from orchestrator.export.table_schemas import RunColumns, samples_table
     from orchestrator.export.table_writers import write_csv
     from orchestrator.store.results import iterate_measured_runs, telemetry_blob
     from workloads.protocol.telemetry import read_telemetry
@@ -168,7 +168,7 @@ def csv_ours(lab: Path) -> None:
         for run in iterate_measured_runs(db, LONG)
     )
     with (lab / "ours.csv").open("wb") as stream:
-        write_csv(samples_table(7, runs), stream)
+        write_csv(samples_table(RunColumns(7), runs), stream)
 
 
 def csv_pandas(lab: Path) -> None:

@@ -6,7 +6,8 @@ Three sources, each with its own line. Drawn sweeps: a model of a lab, with cool
 runs, phones away, other sweeps and cells without a run. Stored sweeps: every finished sweep
 of a lab is replayed from its reports. Virtual labs: sweeps run on virtual phones with faults, and
 what `farm watch` knows is recorded several times per second. A look is a moment after the first
-tenth of the sweep's time; looks at which the end is called unknown are counted apart.
+tenth of the sweep's time; looks at which the end is called unknown are counted apart. The score of
+an interval is its width plus ten times what it misses, in shares of the time left; less is better.
 """
 
 import argparse
@@ -26,15 +27,14 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-from orchestrator.analysis.eta import (
-    Cell,
+from orchestrator.planning.eta import (
     CompetingWork,
-    EndedAttempt,
     RemainingTime,
     SweepRest,
     estimate_remaining,
 )
-from orchestrator.decisions.health import Health
+from orchestrator.planning.run_durations import Cell, RunTiming
+from orchestrator.planning.states import Health
 
 LOOKS = 18  # per sweep, evenly spread after the first tenth
 TENTH = 0.1
@@ -55,13 +55,19 @@ class Look(NamedTuple):
         """Whether the true end lies in the interval."""
         return self.early_s <= self.true_s <= self.late_s
 
+    @property
+    def score(self) -> float:
+        """The interval score: the width, and ten times a miss, in shares of the time left."""
+        miss_s = max(0.0, self.early_s - self.true_s, self.true_s - self.late_s)
+        return (self.late_s - self.early_s + 2.0 / 0.2 * miss_s) / max(self.true_s, 0.001)
+
 
 class OtherSweep(NamedTuple):
     """Another sweep on the same phones: its attempts, and its runs per run of this one."""
 
     submitted_s: float
     weight: float
-    attempts: tuple[EndedAttempt, ...]
+    attempts: tuple[RunTiming, ...]
 
     def left(self, now_s: float) -> dict[str, dict[Cell, int]]:
         """Return what it had left at a moment."""
@@ -79,7 +85,7 @@ class SweepHistory:
 
     started_s: float
     planned: Mapping[str, Mapping[Cell, int]]
-    attempts: tuple[tuple[EndedAttempt, bool], ...]  # and whether the run was done with it
+    attempts: tuple[tuple[RunTiming, bool], ...]  # and whether the run was done with it
     absences: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     others: tuple["OtherSweep", ...] = ()
 
@@ -147,8 +153,8 @@ def drawn_sweep(seed: int) -> SweepHistory:
     if rng.random() < 0.3:  # another sweep has half of the lab for some time
         start = rng.uniform(0, work_s)
         busy = [(start, start + rng.uniform(0.1, 0.5) * work_s)]
-    attempts: list[tuple[EndedAttempt, bool]] = []
-    others: list[EndedAttempt] = []
+    attempts: list[tuple[RunTiming, bool]] = []
+    others: list[RunTiming] = []
     absences: dict[str, tuple[tuple[float, float], ...]] = {}
     for phone in phones:
         speed, now_s, charge = rng.gauss(0, 0.35), rng.uniform(0, 5), rng.uniform(0.2, 1.0)
@@ -174,12 +180,12 @@ def drawn_sweep(seed: int) -> SweepHistory:
                     run_s, charge = run_s + rng.uniform(900, 2400), 0.6
                 if any(start <= now_s < end for start, end in busy):
                     span = (now_s + 1.0, now_s + 1.0 + run_s)
-                    others.append(EndedAttempt(phone, ("other", cell[1]), *span, "other"))
+                    others.append(RunTiming(phone, "other", cell[1], *span, "other"))
                     now_s = span[1]
                 started_s = now_s + rng.uniform(0.5, 3.0)
                 now_s = started_s + run_s
                 kept = rng.random() >= void
-                attempts.append((EndedAttempt(phone, cell, started_s, now_s), kept))
+                attempts.append((RunTiming(phone, *cell, started_s, now_s), kept))
     planned = {phone: dict.fromkeys(cells, repeats) for phone in phones}
     other = tuple(OtherSweep(start, 1.0, tuple(others)) for start, _ in busy)
     return SweepHistory(0.0, planned, tuple(attempts), absences, other)
@@ -190,7 +196,7 @@ def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
     from sqlalchemy import select
 
     from orchestrator.app.lab_status import weight_against
-    from orchestrator.decisions.states import ReportStatus, RunState
+    from orchestrator.planning.states import ReportStatus, RunState
     from orchestrator.store.database import Database
     from orchestrator.store.sweep_queries import sweep_summaries
     from orchestrator.store.tables import report, run, trial
@@ -210,10 +216,10 @@ def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
             .order_by(report.c.id)
         ).all()
     last = {row.run: row.id for row in reports}
-    attempts: dict[str, list[tuple[EndedAttempt, bool]]] = {}
+    attempts: dict[str, list[tuple[RunTiming, bool]]] = {}
     for row in reports:
         times = (row.started_at_s, row.ended_at_s)
-        attempt = EndedAttempt(row.phone, (row[-2], row[-1]), *times, row.sweep)
+        attempt = RunTiming(row.phone, row[-2], row[-1], *times, row.sweep)
         attempts.setdefault(row.sweep, []).append((attempt, last[row.run] == row.id))
     summaries = [each for each in sweep_summaries(db) if len(attempts.get(each.id, ())) >= 10]
     db.close()
@@ -380,10 +386,11 @@ def describe(name: str, sweeps: Iterable[list[Look]]) -> str:
     thirds = " ".join(f"{fmean(part):4.0%}" if part else "   -" for part in parts)
     width = median((look.late_s - look.early_s) / max(look.true_s, 0.001) for look in every)
     late = fmean(look.true_s > look.late_s for look in every)
+    score = fmean(look.score for look in every)
     unknown = sum(map(len, shown)) - len(every)
     return (
         f"{name:<16} {len(known):>6} {len(every):>7} {unknown:>8} {coverage:>9.1%}   {thirds}  "
-        f"{late:>7.1%} {width:>7.2f}"
+        f"{late:>7.1%} {width:>7.2f} {score:>7.2f}"
     )
 
 
@@ -402,7 +409,7 @@ def main() -> None:
     print(f"80 % intervals after the first tenth of a sweep; load {os.getloadavg()[0]:.1f}")
     print(
         f"{'source':<16} {'sweeps':>6} {'looks':>7} {'unknown':>8} {'coverage':>9}   by third of "
-        "the time  too late   width"
+        "the time  too late   width   score"
     )
     seeds = range(options.first_seed, options.first_seed + options.sweeps)
     print(describe("drawn", (list(drawn_sweep(seed).looks()) for seed in seeds)))

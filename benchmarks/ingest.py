@@ -14,11 +14,12 @@ from pathlib import Path
 
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.ingest_service import read_parcels
-from orchestrator.store import leases, submission
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, store_deliveries
 from tests.builders import SIMULATED, a_phone, a_report, a_trial, an_announcement, planned_runs
 from tests.conftest import new_database, postgres_server, store_url_of
+from tests.leasing import lease_next
 from workloads.protocol.messages import Job
 from workloads.protocol.metrics import METRICS, Metric
 
@@ -48,7 +49,7 @@ def prepare(db: Database, runs: int) -> None:
 def rounds(db: Database) -> Iterator[list[tuple[str, str]]]:
     """Lease a run to every phone, and yield hosts with the texts of the reports."""
     idle = {f"PH{number}": host_of(number) for number in range(PHONES)}
-    while jobs := leases.lease_next(db, idle, lease_timeout_s=3600):
+    while jobs := lease_next(db, idle, lease_timeout_s=3600):
         yield [(host, report_text(host, job)) for host, job in jobs]
 
 

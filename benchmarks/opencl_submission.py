@@ -4,8 +4,7 @@ The runner is measured with every kernel launched singly ("launch", as before th
 buffers) and with its default ("step": command buffers where the driver has good ones, else the
 same prepared launches); a driver with command buffers also with these in any case ("recorded").
 The modes take turns; of each turn the step counts than which nine of ten take longer, and the
-fastest turn. The harness launches fewer, fused kernels from Python and waits once in 50
-steps; its share is printed beside that of the runner.
+fastest turn.
 """
 
 import json
@@ -16,9 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from kernels.harness.launch_timing import load_average
-from kernels.harness.opencl_device import Device
-from kernels.harness.perceptron_training import FeedResult, time_feed
+from kernels.harness.matmul_bench import load_average
 from kernels.pocl import runner_environment
 from kernels.runner_builds import runner_for
 from workloads.catalogue import bind, lower
@@ -46,7 +43,7 @@ class SubmittedStep(NamedTuple):
         return f", {100 * (1 - kernels_us / self.step_us):.1f} % outside of kernels"
 
 
-def compare_submissions(device: Device, rounds: int) -> Iterator[str]:
+def compare_submissions(rounds: int) -> Iterator[str]:
     """Yield a line per perceptron and mode."""
     environment = runner_environment()
     with TemporaryDirectory(prefix="farmhand-opencl-") as name:
@@ -60,7 +57,6 @@ def compare_submissions(device: Device, rounds: int) -> Iterator[str]:
             ]
             best = {mode: min((turn[mode] for turn in turns), key=_step_us) for mode in MODES}
             yield from _runner_lines(workload, best)
-            yield _harness_line(time_feed(device, WIDTHS[workload], FEED, 4 * rounds))
 
 
 def _step_us(step: SubmittedStep) -> float:
@@ -101,11 +97,3 @@ def _runner_lines(workload: str, best: Mapping[str, SubmittedStep]) -> Iterator[
             f"{workload}, runner, --submit {mode}: {step.step_us:.1f} us per step{share} "
             f"({how}); load {load_average():.1f}{note}"
         )
-
-
-def _harness_line(result: FeedResult) -> str:
-    share = 1 - result.kernels_s / result.step_s
-    return (
-        f"    harness, {result.launches} launches, one wait in 50 steps: "
-        f"{1e6 * result.step_s:.1f} us per step, {100 * share:.1f} % outside of kernels"
-    )

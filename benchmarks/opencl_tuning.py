@@ -13,10 +13,17 @@ import random
 import time
 from collections.abc import Sequence
 
-from kernels.autotuner import MatmulCandidate, MatmulShape, all_candidates
-from kernels.harness.device_tuning import DeviceTimer, limits_of, tune_shape
-from kernels.harness.launch_timing import load_average
+from kernels.autotuner import (
+    CandidateTimer,
+    MatmulCandidate,
+    MatmulShape,
+    OpenCLLimits,
+    all_candidates,
+)
+from kernels.harness.local_runner import open_runner
+from kernels.harness.matmul_bench import load_average
 from kernels.harness.opencl_device import choose_device
+from kernels.tuning_run import SearchTime, candidate_timer, tune_missing
 
 AT_ONCE = 12  # candidates that take turns with each other
 FINALISTS = 5
@@ -34,16 +41,18 @@ def main() -> None:
     options = parser.parse_args()
     device = choose_device(options.device)
     shape = MatmulShape(options.size, options.size, options.size)
-    start = time.monotonic()
-    found = tune_shape(device, shape, start + options.seconds)
-    search_s = time.monotonic() - start
-    candidates = all_candidates(shape, limits_of(device))
-    timer = DeviceTimer(device, shape)
-    start = time.monotonic()
-    times = _time_all(timer, candidates, start + options.all_seconds)
-    all_s = time.monotonic() - start
-    finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
-    final = timer.times([*{*finalists, found.candidate}], PATIENCE)
+    limits = OpenCLLimits(device.facts.local_bytes, device.facts.max_group)
+    with open_runner(device.facts.identity) as runner:
+        start = time.monotonic()
+        (found,) = tune_missing([shape], {}, limits, runner.tune, SearchTime(options.seconds))
+        search_s = time.monotonic() - start
+        candidates = all_candidates(shape, limits)
+        timer = candidate_timer(shape, runner.tune)
+        start = time.monotonic()
+        times = _time_all(timer, candidates, start + options.all_seconds)
+        all_s = time.monotonic() - start
+        finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
+        final = timer([*{*finalists, found.candidate}], PATIENCE)
     best = min(final, key=final.__getitem__)
     print(f"{device.facts.label}, {shape.label}; load {load_average():.1f}")
     print(f"search: {found.candidate.label}, {found.tried} tried in {search_s:.0f} s")
@@ -53,13 +62,13 @@ def main() -> None:
 
 
 def _time_all(
-    timer: DeviceTimer, candidates: Sequence[MatmulCandidate], deadline: float
+    timer: CandidateTimer, candidates: Sequence[MatmulCandidate], deadline: float
 ) -> dict[MatmulCandidate, float]:
     order = random.Random(_SEED).sample(candidates, len(candidates))
     times: dict[MatmulCandidate, float] = {}
     for start in range(0, len(order), AT_ONCE):
         if time.monotonic() < deadline:
-            times |= timer.times(order[start : start + AT_ONCE], 1)
+            times |= timer(order[start : start + AT_ONCE], 1)
     return times
 
 

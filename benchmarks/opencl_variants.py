@@ -12,48 +12,47 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernels.autotuner import MatmulShape
-from kernels.harness.launch_timing import load_average, measure_peaks, time_in_turns
-from kernels.harness.matmul_check import variants_for
-from kernels.harness.matmul_variants import VARIANTS, operands, prepare_matmul
+from kernels.harness.local_runner import LocalRunner, open_runner
+from kernels.harness.matmul_bench import VARIANTS, VariantTime, load_average, time_products
 from kernels.harness.opencl_device import Device, choose_device
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "matrix-products.md"
 TRANSPOSED = ("dots",)  # variants for a transposed B are measured with one
 _BLOCK = re.compile(r"(<!-- measured -->\n).*?(<!-- end -->)", re.DOTALL)
 _SOURCES = "../../kernels/opencl"
-Speeds = dict[str, float]  # GFLOP/s by variant
+Times = dict[str, VariantTime]
 
 
-def time_variants(device: Device, n: int, rounds: int, launches: int) -> Speeds:
-    """Time all variants that the device has on square products, in turns."""
-    prepared, flops = {}, 2 * n**3
-    for variant in variants_for(device):
-        shape = MatmulShape(n, n, n, transposed_b=variant.name in TRANSPOSED)
-        prepared[variant.name] = prepare_matmul(device, shape, variant, *operands(shape, n))[1]
-    times = time_in_turns(device, prepared, rounds, launches)
-    return {name: flops / time.wall_s / 1e9 for name, time in times.items()}
+def time_variants(runner: LocalRunner, n: int, rounds: int, launches: int) -> Times:
+    """Time all variants on square products, in turns."""
+    times: Times = {}
+    for transposed in (False, True):
+        names = {name: name for name in VARIANTS if (name in TRANSPOSED) is transposed}
+        shape = MatmulShape(n, n, n, transposed_b=transposed)
+        times |= time_products(runner, shape, names, rounds, launches)
+    return times
 
 
-def measured_table(device: Device, speeds: Mapping[int, Speeds], load: float) -> str:
+def measured_table(device: Device, times: Mapping[int, Times], load: float) -> str:
     """Return device, provenance and speeds as Markdown."""
-    facts, largest = device.facts, max(speeds)
-    heads = ["file", "what it does", *(f"n = {n}" for n in speeds), "times naive"]
+    facts, largest = device.facts, max(times)
+    heads = ["file", "what it does", *(f"n = {n}" for n in times), "times naive", "built with"]
     lines = [
         f"Device: {facts.name} ({facts.kind}), driver {facts.platform} {facts.driver}. "
         "Source: `host`; the speed of a phone's GPU is not known from it.",
-        f"GFLOP/s by wall time, {datetime.now(UTC):%Y-%m-%d}, load {load:.1f}; "
-        f"the measured peak is {measure_peaks(device).gflops:.0f}. The last column is for "
-        f"n = {largest}; {', '.join(TRANSPOSED)} is measured with a transposed B.",
+        f"GFLOP/s by wall time, {datetime.now(UTC):%Y-%m-%d}, load {load:.1f}. 'times naive' "
+        f"is for n = {largest}; {', '.join(TRANSPOSED)} is measured with a transposed B.",
         "",
         f"| {' | '.join(heads)} |",
         f"|{'---|' * len(heads)}",
     ]
-    for name, variant in VARIANTS.items():
-        if name in speeds[largest]:
-            ratio = speeds[largest][name] / speeds[largest]["naive"]
-            cells = [f"[`{variant.file}`]({_SOURCES}/{variant.file})", variant.text]
-            cells += [*(f"{speeds[n][name]:.1f}" for n in speeds), f"{ratio:.1f}"]
-            lines.append(f"| {' | '.join(cells)} |")
+    for name, text in VARIANTS.items():
+        built = times[largest][name]
+        file = built.files.split(" ")[-1]
+        ratio = times[largest]["naive"].wall_s / built.wall_s
+        cells = [f"[`{file}`]({_SOURCES}/{file})", text]
+        cells += [f"{2e-9 * n**3 / times[n][name].wall_s:.1f}" for n in times]
+        lines.append(f"| {' | '.join([*cells, f'{ratio:.1f}', f'`{built.options}`'])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -69,8 +68,9 @@ def main() -> None:
     device = choose_device(options.device)
     sizes = [int(size) for size in options.sizes.split(",")]
     load = load_average()
-    speeds = {n: time_variants(device, n, options.rounds, options.launches) for n in sizes}
-    table = measured_table(device, speeds, max(load, load_average()))
+    with open_runner(device.facts.identity) as runner:
+        times = {n: time_variants(runner, n, options.rounds, options.launches) for n in sizes}
+    table = measured_table(device, times, max(load, load_average()))
     print(table)
     if options.write:
         page = PAGE.read_text()

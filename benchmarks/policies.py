@@ -31,26 +31,26 @@ from functools import cache
 from pathlib import Path
 
 from agent.phone.phone_memory import CoolingHistory
+from agent.phone.phone_waits import PIECE_MAX_S
 from agent.prepare.cooldown import (
     CoolEnough,
     KeepWaiting,
     TempSample,
     decide_start,
 )
-from agent.timeouts import DEFAULT_TIMEOUTS
 from agent.virtual.physics.heat_network import HeatNetwork, NodeTriple
 from agent.virtual.profiles import load_profile, profile_ids
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
 from orchestrator.planning.randomize import order_runs
 from orchestrator.planning.trials import Trial
-from orchestrator.store import leases, submission
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from orchestrator.store.next_runs import assign_oldest
 from orchestrator.supervisor.virtual_phones import PROFILES
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.builders import a_phone, a_report, an_announcement
+from tests.leasing import choose_oldest, lease_next
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import CoolingEstimate, HostHeartbeat, Job, PhoneStatus
@@ -187,7 +187,7 @@ def rest_until_inside(phone: SimPhone, condition: Condition) -> None:
 
 
 def agent_rule(memory: CoolingHistory) -> Cool:
-    """Return the rule of the agent; it samples at least every five seconds."""
+    """Return the rule of the agent; it samples at least every fifteen seconds."""
 
     def cool(phone: SimPhone, condition: Condition) -> None:
         if condition.start_temp_max_c is None:
@@ -203,12 +203,7 @@ def agent_rule(memory: CoolingHistory) -> Cool:
                 memory.finish_trace()
                 return
             assert isinstance(decision, KeepWaiting), decision
-            phone.rest(
-                min(
-                    max(decision.phone_s, DEFAULT_TIMEOUTS.poll_interval_min_s),
-                    DEFAULT_TIMEOUTS.poll_interval_max_s,
-                )
-            )
+            phone.rest(min(decision.phone_s, PIECE_MAX_S))
 
     return cool
 
@@ -263,8 +258,8 @@ def run_with_scheduler(
             now_s, serial = heapq.heappop(due)
             phone, memory = phones[serial]
             history.update([_heartbeat(phone, memory)])
-            assign = history.choose_runs if backfill else assign_oldest
-            jobs = leases.lease_next(db, {serial: "host-a"}, 1e9, START_S + now_s, assign=assign)
+            choose = history.choose_runs if backfill else choose_oldest
+            jobs = lease_next(db, {serial: "host-a"}, 1e9, START_S + now_s, choose)
             if not jobs:
                 score.ends_s.append(now_s)
                 continue

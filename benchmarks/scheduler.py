@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 import redis
 
-from orchestrator.decisions.states import RunState
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.planning.expand import expand_sweep
 from orchestrator.planning.randomize import order_runs
+from orchestrator.planning.states import RunState
 from orchestrator.store import submission, tables
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels

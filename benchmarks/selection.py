@@ -3,9 +3,9 @@
     .venv/bin/python -m benchmarks.selection [--phones 10000] [--clients 100000]
 
 The phones are synthetic: speed, slowdown, energy and uncertainty are drawn once. Only the cost is
-measured; `farm select contest` compares the results of the policies. Choosing includes everything:
-columns from rows, the policy, the reasons, round time and energy with their intervals, and the
-phone to measure next. An export includes reading it back.
+measured; `benchmarks.selection_contest` compares the results of the policies. Choosing includes
+everything: columns from rows, the policy, the reasons, round time and energy with their intervals,
+and the phone to measure next. An export includes reading it back.
 """
 
 import argparse
@@ -49,7 +49,6 @@ def phones(count: int) -> Iterator[MeasuredRun]:
         speed, slowdown, energy = (rng.lognormvariate(0, spread) for spread in (0.5, 0.2, 0.3))
         scale = {
             "step_ms": speed,
-            "step_p90_ms": speed,
             "last_minute_step_ms": speed * slowdown,
             "energy_per_sample_mj": energy,
             "energy_per_step_mj": energy,

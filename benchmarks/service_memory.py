@@ -18,11 +18,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from benchmarks.scheduler import ENDED_SHARE, SimulatedLab, build_lab, submit
-from orchestrator.app.api_client import RemoteLab
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.app.manage_tokens import add_token
 from orchestrator.app.operation import Role
+from orchestrator.app.remote.api_client import RemoteLab
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, stop_all
 from orchestrator.supervisor.services import api_service, central_service
@@ -91,7 +91,7 @@ def measure(lab: Lab, simulated: SimulatedLab, seconds: float) -> None:
     host, _, port = lab.settings.api.listen.rpartition(":")
     with running(lab, simulated) as processes:
         wait_for(lambda: is_open((host, int(port))), "the API listens")
-        wait_for(lambda: simulated.broker.status() is not None, "the scheduler has begun")
+        wait_for(lambda: simulated.broker.scheduler() is not None, "the scheduler has begun")
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             take_jobs(simulated)

@@ -30,15 +30,14 @@ import numpy as np
 from agent.host_broker import HostBroker as AgentBroker
 from benchmarks.answers import PAGE, telemetry_blob
 from benchmarks.answers import fill as fill_results
-from orchestrator.app.api_client import RemoteLab
 from orchestrator.app.lab_changes import RemotePoller
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabView
 from orchestrator.app.manage_tokens import add_token
 from orchestrator.app.operation import Role
-from orchestrator.app.phone_filter import parse_phone_filter
-from orchestrator.decisions.states import RunState
+from orchestrator.app.remote.api_client import RemoteLab
+from orchestrator.app.screen.lab_snapshot import LabSnapshot, PhoneTrace
+from orchestrator.planning.states import RunState
 from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
@@ -119,7 +118,7 @@ def key_ms(phones: int) -> float:
     worst_ms = 0.0
     for key in keys:
         started = time.perf_counter()
-        ui, _ = handle_key(ui, key, snapshot, now, parse_phone_filter)
+        ui, _ = handle_key(ui, key, snapshot, now)
         screen(snapshot, ui, now)
         worst_ms = max(worst_ms, time.perf_counter() - started)
     return 1000 * worst_ms

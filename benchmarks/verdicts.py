@@ -1,6 +1,6 @@
 """Which disturbed runs are accepted as valid, and which clean ones are rejected? (simulation)
 
-    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N] [--json FILE]
+    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N [--draw N]] [--json FILE]
 
 A run is drawn at random: phone, workload, protocol, cores and clocks. It is made once as it is,
 which has to be valid, and then some times with a disturbance (kind, strength, moment, length), on a
@@ -9,6 +9,9 @@ intervals (Wilson). The agent is the real one: adb, lane, canaries, sampler and 
 
 Each draw is counted twice: as the fourth run of its trial, and as the first one, which no earlier
 runs can be compared with. Both are runs of a phone whose canaries have references.
+
+The phones run in event time, so a draw depends on the seed and its number alone. A failure prints
+the command that repeats its draw.
 """
 
 import argparse
@@ -48,13 +51,13 @@ from benchmarks.drawn_disturbances import (
 )
 from kernels.runner_builds import runner_for
 from tests.virtual.running_fleet import serve_fleet_in_thread
+from workloads.cli_options import EVENT_TIME
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Blame, Fault
 from workloads.protocol.messages import Job, Report, RunId
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.verdict import ReasonCode, Validity
 
-SPEED = 300.0
 PER_CLEAN = 6  # disturbed runs per clean one
 LEARNING_TRIES = 3
 BIAS, LARGE_BIAS, HARMLESS = 0.03, 0.05, 0.01
@@ -100,11 +103,18 @@ class Judged:
 class Outcome:
     """One run with its disturbance, and the same without it."""
 
+    seed: int  # of all draws
+    draw: int  # its number
     kind: str
     run: DrawnRun
     faults: list[Mischief]
     disturbed: Judged
     clean: Judged
+
+    @property
+    def repeat_command(self) -> str:
+        """The command that repeats the draw exactly."""
+        return f"python -m benchmarks.verdicts --seed {self.seed} --draw {self.draw}"
 
     @property
     def bias(self) -> float:
@@ -150,26 +160,33 @@ class VerdictBench:
     @contextmanager
     def open(self, word: str, seed: int) -> Iterator[tuple[FleetServer, Phone]]:
         """Start one virtual phone with its facts."""
-        config = FleetConfig((word,), speed=SPEED, seed=seed)
+        facts, digest_tool = self._learn_facts(word)
+        with self._connect(word, seed) as (fleet, phone):
+            phone.facts, phone.digest_tool = facts, digest_tool
+            yield fleet, phone
+
+    def facts_of(self, word: str) -> PhoneFacts:
+        """The facts of a model."""
+        return self._learn_facts(word)[0]
+
+    def _learn_facts(self, word: str) -> tuple[PhoneFacts, str]:
+        """Probe a phone of a model; always the same one, whichever draw needs it first."""
+        if word not in self._facts:
+            with self._connect(word, 0) as (_, phone):
+                phone.find_digest_tool()
+                self._facts[word] = probe(phone, runner_for), phone.digest_tool
+        return self._facts[word]
+
+    @contextmanager
+    def _connect(self, word: str, seed: int) -> Iterator[tuple[FleetServer, Phone]]:
+        config = FleetConfig((word,), speed=EVENT_TIME, seed=seed)
         with serve_fleet_in_thread(config) as (fleet, (address,)):
             if self._adb.connect(address.address, Deadline.after(10)) != "device":
                 raise SystemExit(f"{word} does not answer")
             phone = Phone(self._adb.open(address.address))
-            if word not in self._facts:
-                phone.find_digest_tool()
-                self._facts[word] = probe(phone, runner_for), phone.digest_tool
-            phone.facts, phone.digest_tool = self._facts[word]
-            phone.clock_ratio.value = SPEED
             yield fleet, phone
             phone.close()
             self._adb.disconnect(address.address)
-
-    def facts_of(self, word: str) -> PhoneFacts:
-        """The facts of a model."""
-        if word not in self._facts:
-            with self.open(word, 0):
-                pass
-        return self._facts[word][0]
 
     def memory_of(self, run: DrawnRun) -> PhoneMemory | Fault:
         """What earlier runs of the same trial taught; why there are none if they fail."""
@@ -210,8 +227,9 @@ class VerdictBench:
         with tempfile.TemporaryDirectory(prefix="farm-verdicts-") as folder:
             return run_attempt(job, phone, LaneContext("bench", Path(folder))).report
 
-    def draw_outcomes(self, rng: random.Random, per_clean: int = PER_CLEAN) -> list[Outcome]:
+    def draw_outcomes(self, seed: int, draw: int, per_clean: int = PER_CLEAN) -> list[Outcome]:
         """Draw a run that this phone can make, and disturb it in some ways."""
+        rng = random.Random(f"{seed}:{draw}")
         while True:
             run = draw_run(rng)
             memory = self.memory_of(run)
@@ -222,7 +240,8 @@ class VerdictBench:
         for kind in draw_kinds(rng, run, per_clean):
             faults = kind.draw(rng, run, self.facts_of(run.phone))
             disturbed = self.make(run, memory, faults)
-            outcomes.append(Outcome(kind.name, run, faults, judged(disturbed), judged(clean)))
+            judgements = judged(disturbed), judged(clean)
+            outcomes.append(Outcome(seed, draw, kind.name, run, faults, *judgements))
         return outcomes
 
     def runs_until_creep_is_found(self, rng: random.Random) -> int:
@@ -262,8 +281,8 @@ def _bench() -> VerdictBench:
     return VerdictBench(stack.enter_context(AdbServer(folder)))
 
 
-def _draw(seed: int, index: int) -> list[Outcome]:
-    return _bench().draw_outcomes(random.Random(f"{seed}:{index}"))
+def _draw(seed: int, number: int) -> list[Outcome]:
+    return _bench().draw_outcomes(seed, number)
 
 
 def _creep(seed: int, index: int) -> int:
@@ -337,7 +356,7 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
     rejected = {}
     for outcome in outcomes:
         run, codes = outcome.run, [code.value for code in outcome.disturbed.codes]
-        where = f"on {run.phone} {run.workload} {run.condition} seed {run.seed}"
+        where = f"on {run.phone} {run.workload} {run.condition}; {outcome.repeat_command}"
         if outcome.clean.validity not in {Validity.VALID, None}:
             rejected[where] = [code.value for code in outcome.clean.codes]
         if abs(outcome.bias) <= BIAS:
@@ -353,17 +372,31 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
         print(f"rejected {bad} {where}", flush=True)
 
 
+def repeat_draw(seed: int, number: int) -> None:
+    """Make one draw again, and print what it finds."""
+    outcomes = _draw(seed, number)
+    for outcome in outcomes:
+        print(json.dumps(asdict(outcome)))
+    print_failures(outcomes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--biased", type=int, default=600, help="runs biased by more than 3 %%")
     parser.add_argument("--clean", type=int, default=300, help="runs without a disturbance")
     parser.add_argument("--seed", type=int, default=None, help="default: random, and printed")
+    parser.add_argument("--draw", type=int, help="make only this draw of the seed, and print it")
     parser.add_argument("--minutes", type=float, default=60.0, help="end earlier after this time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, help="file for every drawn run")
     options = parser.parse_args()
+    if options.draw is not None and options.seed is None:
+        parser.error("--draw needs --seed")
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, {len(PHONES)} virtual phones (simulated)", flush=True)
+    if options.draw is not None:
+        repeat_draw(seed, options.draw)
+        return
     started = time.monotonic()
 
     def enough(outcomes: Sequence[Outcome], clean: int) -> bool:

@@ -35,4 +35,4 @@ if [ -z "$root" ]; then
         as_postgres createdb --owner farmhand farmhand
     systemctl enable --now farm-broker farm-scheduler farm-ingest@1 farm-ingest@2 farm-api
 fi
-echo "The lab is installed. Create a token for yourself with: farm token add YOUR-NAME --role admin"
+echo "The lab is installed. Create a token for yourself with: farm lab token add YOUR-NAME --role admin"

@@ -8,7 +8,9 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -16,6 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.column_notes import COLUMN_NOTES
+from docs.demo_table import demo_table, run_demo
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.reason_advice import REASON_ADVICE
 
@@ -26,9 +29,11 @@ _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table; a vertical bar inside a cell is escaped."""
-    head = list(headings)
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
+    """A Markdown table; a vertical bar inside a cell is escaped. Nothing found is an error."""
+    head, found = list(headings), [list(row) for row in rows]
+    if not found or any(cell is None for row in found for cell in row):
+        raise LookupError(f"a table of {', '.join(head)} has no rows, or a cell without text")
+    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in found)]
     return "\n".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |".replace(
             "|  |", "| |"
@@ -83,7 +88,7 @@ def render_studies() -> str:
     for topic, text in TOPICS.items():
         studies = [study for study in all_studies().values() if topic in study.covers]
         claims = [c for study in studies for c in study.claims if study.topic_of(c) == topic]
-        queries = [query for c in claims for query in (c.query, c.opencl_query) if query]
+        queries = [c.query for c in claims]
         metrics = {
             name.partition(".")[0]: None
             for query in queries
@@ -106,7 +111,7 @@ def render_reasons() -> str:
     rows = [
         (
             code(reason.value),
-            ", ".join(sorted(consequences.get(reason.name, {"unused"}), reverse=True)),
+            ", ".join(sorted(consequences[reason.name], reverse=True)),
             re.sub(r"\{(\w+)[^}]*\}", r"*\1*", REASON_TEXTS[reason]),
             REASON_ADVICE[reason.value],
         )
@@ -144,7 +149,8 @@ def _collect_consequences(function: ast.FunctionDef, found: dict[str, set[str]])
             names = {called.attr}
         else:
             names = variables.get(ast.unparse(called), set())
-        found.setdefault(first.attr, set()).update(names & {"void", "suspect", "remark"})
+        if consequences := names & {"void", "suspect", "remark"}:
+            found.setdefault(first.attr, set()).update(consequences)
 
 
 def render_faults() -> str:
@@ -184,21 +190,54 @@ def _bounds(field: FieldInfo) -> str:
     )
 
 
-def render_conditions() -> str:
-    """Every field of a condition."""
-    from orchestrator.sweepfile.condition_reader import CONDITIONS
-    from workloads.protocol.condition import Condition
+def render_keys(*models: type[BaseModel], prefix: str = "") -> str:
+    """Every key that models declare."""
+    from orchestrator.sweepfile.key_tables import key_rows
 
-    # A duration has its unit in the value, so its key has no suffix.
     rows = [
-        (
-            code(name if name in CONDITIONS else name.removesuffix("_s")),
-            code(field.default),
-            _bounds(field),
-        )
-        for name, field in Condition.model_fields.items()
+        (code(row.key), row.values, row.default, row.meaning)
+        for row in key_rows(*models, prefix=prefix)
     ]
-    return table(("key", "default", "range"), rows)
+    return table(("key", "values", "default", "meaning"), rows)
+
+
+def render_sweep_keys(section: str) -> str:
+    """The keys of one mapping of a sweep file."""
+    from orchestrator.sweepfile.key_tables import SWEEP_SECTIONS
+
+    return render_keys(*SWEEP_SECTIONS[section])
+
+
+def render_options() -> str:
+    """Every option of a run that has names instead of numbers."""
+    from workloads.run_options import RUN_OPTIONS
+
+    rows = [
+        (code(o.name), ", ".join(map(code, o.choices)), code(o.default), code(o.backend), o.text)
+        for o in RUN_OPTIONS.values()
+    ]
+    return table(("option", "values", "default", "backend", "meaning"), rows)
+
+
+def render_manifest() -> str:
+    """The keys of a manifest."""
+    from orchestrator.sweepfile.manifest_reader import ManifestVersion
+    from workloads.external_program import Manifest
+
+    return render_keys(ManifestVersion, Manifest)
+
+
+def render_manifest_rules() -> str:
+    """The keys of the rules that read a program's output."""
+    from workloads.external_program import LossRule, SizeRule, StepRule
+
+    rules: dict[str, type[BaseModel]] = {
+        "read.steps": StepRule,
+        "read.loss": LossRule,
+        "read.peak_rss": SizeRule,
+    }
+    tables = [render_keys(rule, prefix=prefix) for prefix, rule in rules.items()]
+    return "\n".join([tables[0], *("\n".join(t.splitlines()[2:]) for t in tables[1:])])
 
 
 def render_lab_settings() -> str:
@@ -220,7 +259,7 @@ def render_exports() -> str:
     parts = []
     for name in ("figures", "ranking", "samples", "readings", "ops", "outcomes"):
         build = getattr(schemas, f"{name}_table")
-        empty = build(0, [])
+        empty = build(0 if name in ("ranking", "outcomes") else schemas.RunColumns(0), [])
         rows = [(code(c.name), c.kind.__name__, COLUMN_NOTES[c.name]) for c in empty.columns]
         doc = (inspect.getdoc(build) or "").splitlines()[0]
         parts.append(f"## {name}\n\n{doc}\n\n{table(('column', 'type', 'meaning'), rows)}")
@@ -333,7 +372,19 @@ def render_runner_contract() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "cli": render_cli,
-    "conditions": render_conditions,
+    "conditions": partial(render_sweep_keys, "conditions"),
+    "sweep-keys": partial(render_sweep_keys, ""),
+    "workload-keys": partial(render_sweep_keys, "workload"),
+    "phone-keys": partial(render_sweep_keys, "phones"),
+    "rule-keys": partial(render_sweep_keys, "exclude[], include[]"),
+    "repeat-keys": partial(render_sweep_keys, "repeat"),
+    "order-keys": partial(render_sweep_keys, "order"),
+    "retry-keys": partial(render_sweep_keys, "retry"),
+    "budget-keys": partial(render_sweep_keys, "budget"),
+    "collect-keys": partial(render_sweep_keys, "collect"),
+    "run-options": render_options,
+    "manifest": render_manifest,
+    "manifest-rules": render_manifest_rules,
     "exit-codes": render_exit_codes,
     "exports": render_exports,
     "facts-file": render_facts_file,
@@ -351,16 +402,24 @@ BLOCKS: dict[str, Callable[[], str]] = {
 }
 
 
-def rendered(text: str) -> str:
+def rendered(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS) -> str:
     """A page with all its generated blocks rendered again."""
-    return _BLOCK.sub(lambda match: f"{match[1]}\n{BLOCKS[match[2]]()}\n\n{match[3]}", text)
+    return _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]()}\n\n{match[3]}", text)
 
 
 def main() -> None:
-    """Rewrite every page of the reference."""
-    for page in sorted(PAGES.glob("*.md")):
+    """Rewrite every page of the reference, and the table of the demo, which is run for it."""
+    pages, blocks = sorted(PAGES.glob("*.md")), BLOCKS
+    if "--no-demo" not in sys.argv:
+        click.echo("running the demo for the table in README.md", err=True)
+        printed = run_demo()
+        pages, blocks = (
+            [ROOT / "README.md", *pages],
+            {"demo": lambda: demo_table(printed), **BLOCKS},
+        )
+    for page in pages:
         text = page.read_text()
-        if (new := rendered(text)) != text:
+        if (new := rendered(text, blocks)) != text:
             page.write_text(new)
             click.echo(page.relative_to(ROOT))
 

@@ -113,5 +113,5 @@ def open_browser(folder: Path) -> Iterator[Browser]:
         yield Browser(commands, answers)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
         os.close(commands)

@@ -1,6 +1,7 @@
 """Fixtures of all tests: a lab, a store, a broker and PostgreSQL, all of them real."""
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,39 @@ from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_br
 from orchestrator.supervisor.process import stop_all
 from workloads.lab_settings import Lab
 
+# Folders whose tests start no process or hardly any: together they take about a minute.
+FAST = ("analysis", "planning", "phone", "selection", "workloads", "corpus", "export")
+# Folders whose files take longest, so that two workers share them best.
+SLOW = ("farm", "study", "deploy", "tui", "api", "agent", "kernels")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of whole farms first: they take longest, so two workers share them best."""
-    items.sort(key=lambda item: "farm" not in item.path.parent.name)
+    """Run fast folders first, which find most mistakes, then slow ones, and at last short files."""
+    items.sort(key=lambda item: folder_rank(item.path.parent.name))
+
+
+def folder_rank(folder: str) -> int:
+    """The place of a folder in the order of the tests."""
+    order = [*FAST, *SLOW]
+    return order.index(folder) if folder in order else len(order)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a test that draws at random; if it fails, it shows the command that repeats it.
+
+    A slow test draws another one each time.
+    """
+    is_slow = request.node.get_closest_marker("slow") is not None
+    drawn = int(os.environ.get("FARM_TEST_SEED", secrets.randbelow(10**9) if is_slow else 1))
+    print(repeat_command(request.node.nodeid, drawn, is_slow))  # noqa: T201 - pytest shows it then
+    return drawn
+
+
+def repeat_command(test: str, seed: int, is_slow: bool) -> str:
+    """The command that repeats a test with its seed."""
+    options = "-m slow " if is_slow else ""
+    return f"repeat it with: FARM_TEST_SEED={seed} ./farm test {options}'{test}'"
 
 
 @pytest.fixture

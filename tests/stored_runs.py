@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.planning.trials import PlannedRun, Trial
-from orchestrator.store import leases, submission
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_report, an_announcement
+from tests.leasing import lease_next
 from workloads.protocol.base import digest_of, digest_of_bytes
 from workloads.protocol.messages import Job, split_into_chunks
 
@@ -41,7 +42,7 @@ def store_runs(
         for run in runs
     }
     for _ in run_by_key:
-        for _, job in leases.lease_next(db, hosts, lease_timeout_s=30, now=2e9):
+        for _, job in lease_next(db, hosts, lease_timeout_s=30, now=2e9):
             key = job.run.trial, job.run.repeat
             _report(db, job, run_by_key[key], blobs[key])
     return sweep

@@ -18,9 +18,7 @@ import yaml
 
 from docs.generate import PAGES, walk_commands
 from orchestrator.cli import farm
-from orchestrator.decisions.health import Health
-from orchestrator.decisions.states import ReportStatus, RunState, SweepState
-from orchestrator.sweepfile import condition_reader, manifest_reader, phone_selection, sweep_file
+from orchestrator.planning.states import Health, ReportStatus, RunState, SweepState
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.documents import (
     Block,
@@ -140,9 +138,6 @@ def test_the_generated_tables_are_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("page", "values"),
     [
-        ("sweep-file.md", {*sweep_file.KEYS, *phone_selection.KEYS}),
-        ("conditions.md", condition_reader.CONDITIONS),
-        ("external-manifest.md", manifest_reader.KEYS),
         ("states.md", {*RunState, *SweepState, *ReportStatus, *Health, *ControlLevel}),
         ("states.md", {*MemoryOutcome, *Stage, *EventKind, *PhoneProblem}),
         ("lab-toml.md", {*lab_settings.VARIABLES}),

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -61,14 +60,13 @@ def test_without_venv_the_error_names_the_package(checkout: Path) -> None:
 
 
 @pytest.mark.skipif(not (ROOT / ".venv" / "installed-farm").exists(), reason="not run by ./farm")
-def test_a_second_call_takes_less_than_two_seconds() -> None:
-    started = time.monotonic()
+def test_a_second_call_installs_nothing() -> None:
     environment = {**os.environ, "PATH": "/usr/bin:/bin"}
     result = subprocess.run(
-        [ROOT / "farm", "--help"], env=environment, capture_output=True, check=False
+        [ROOT / "farm", "--help"], env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0
-    assert time.monotonic() - started < 2.0
+    assert "installing" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -80,10 +78,14 @@ def test_a_second_call_takes_less_than_two_seconds() -> None:
         (["status", "--lab", "here"], {}, "", ["postgres"]),
         (["status", "--lab=here"], {}, "", ["postgres"]),
         (["status"], {"FARM_LAB": "here"}, "", ["postgres"]),
+        (["status", "--help"], {"FARM_LAB": "here"}, "", []),
+        (["kernels", "list"], {}, "", ["kernels"]),
+        (["kernels", "list", "--help"], {}, "", []),
+        (["study", "run", "-h"], {}, "", []),
         (["status"], {"FARM_STORE": "postgresql+psycopg://lab"}, "", ["postgres"]),
     ],
 )
-def test_the_driver_of_postgresql_is_installed_when_the_store_needs_it(
+def test_an_extra_is_installed_when_the_command_needs_it_but_not_for_its_help(
     checkout: Path,
     arguments: list[str],
     variables: dict[str, str],
@@ -106,4 +108,4 @@ def test_the_driver_of_postgresql_is_installed_when_the_store_needs_it(
     )
     calls = (checkout / "calls").read_text()
     assert [name for name in ("postgres", "kernels") if f"[{name}]" in calls] == installed
-    assert calls.splitlines()[-1].startswith("-m orchestrator status")
+    assert calls.splitlines()[-1] == f"-m orchestrator {' '.join(arguments)}"

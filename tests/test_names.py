@@ -101,7 +101,6 @@ REPEATED_MODULES = {
     "__init__": "Python's name for a package",
     "__main__": "Python's name for a package that can be run",
     "cli": "the command line of a package that can be run by itself",
-    "metrics": "the catalogue of metrics, and the command that prints it",
     "workload": "the type, and the command that shows it",
 }
 

@@ -42,7 +42,7 @@ def test_every_number_of_the_command_line_has_limits() -> None:
 
 def test_every_number_of_lab_toml_has_limits() -> None:
     settings = dict(numeric_settings(LabSettings))
-    assert len(settings) > 8
+    assert "agent.adb_port" in settings
     for name, limits in settings.items():
         assert any(isinstance(limit, Ge | Gt) for limit in limits), name
         assert any(isinstance(limit, Le | Lt) for limit in limits), name

@@ -5,9 +5,9 @@ from datetime import date
 
 import pytest
 
+from orchestrator.app.checks.lab_checks import judge_batteries
 from orchestrator.app.control_phones import match_serial
-from orchestrator.app.lab_checks import judge_batteries
-from orchestrator.decisions.health import Health
+from orchestrator.planning.states import Health
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.tui.phone_detail import describe_phone
 from tests.builders import a_phone

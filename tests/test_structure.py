@@ -1,15 +1,20 @@
 """The structure of the code: import rules, and where libraries are used."""
 
 import ast
+import dis
 import functools
 import importlib
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import pytest
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import OPERATIONS
+from orchestrator.app.remote.operation_types import load_operations
+from tests.line_counts import CEILINGS, measured_sizes, package_sizes, read_ceilings
 from tests.source_files import FILES, PACKAGES, ROOT, relative
 
 # Every external library is imported in one or two places, which translate its errors.
@@ -42,22 +47,21 @@ LIBRARY_USERS = {
 LAYERS = {
     "sweepfile": set(),
     "planning": {"sweepfile"},
-    "decisions": {"sweepfile"},
-    "analysis": {"decisions"},
+    "analysis": {"planning"},
     "selection": {"analysis"},
-    "study": {"analysis", "decisions"},
-    "export": {"analysis", "decisions", "selection", "study"},
-    "store": {"sweepfile", "planning", "decisions", "analysis"},
-    "dispatch": {"sweepfile", "planning", "decisions", "store"},
+    "study": {"analysis", "planning"},
+    "export": {"analysis", "planning", "selection", "study"},
+    "store": {"sweepfile", "planning", "analysis"},
+    "dispatch": {"sweepfile", "planning", "store"},
     "app": {
-        *("sweepfile", "planning", "decisions", "analysis", "selection", "study", "export"),
+        *("sweepfile", "planning", "analysis", "selection", "study", "export"),
         *("store", "dispatch"),
     },
-    # The user interfaces call operations of app/ and nothing below; decisions/ has the state enums.
+    # The user interfaces call operations of app/ and nothing below; planning/ has the state enums.
     "supervisor": {"app"},
-    "tui": {"app", "decisions"},
+    "tui": {"app", "planning"},
     "api": {"app"},
-    "commands": {"api", "app", "decisions", "supervisor", "tui"},
+    "commands": {"api", "app", "planning", "supervisor", "tui"},
 }
 
 # Inside the agent, too: the packages follow the stages of a job. A package may import itself, those
@@ -234,13 +238,9 @@ def test_the_root_modules_of_the_agent_are_listed_and_import_one_way() -> None:
 
 
 @pytest.mark.parametrize(
-    "package",
-    [
-        *("orchestrator/sweepfile", "orchestrator/planning", "orchestrator/decisions"),
-        "orchestrator/analysis",
-    ],
+    "package", ["orchestrator/sweepfile", "orchestrator/planning", "orchestrator/analysis"]
 )
-def test_decisions_are_pure(package: str) -> None:
+def test_packages_of_decisions_are_pure(package: str) -> None:
     outside = ("socket", "subprocess", "threading", "sqlite3", "requests", "http", "time")
     fail_on(
         "decisions are pure",
@@ -249,6 +249,65 @@ def test_decisions_are_pure(package: str) -> None:
             for path in (ROOT / package).rglob("*.py")
         },
     )
+
+
+# A rule is in the module of the transaction that applies it. Both are functions of their arguments,
+# but the rule may use neither the database nor a clock.
+RULES = {
+    "orchestrator.store.budget": ("exceeded_budget",),
+    "orchestrator.store.metric_checks": ("metric_objection",),
+    "orchestrator.store.notices": ("new_conditions",),
+    "orchestrator.app.services.notice_service": ("lasting_conditions", "present_conditions"),
+    "orchestrator.store.phone_health": (
+        "health_after_check",
+        "health_after_flaps",
+        "health_after_report",
+    ),
+    "orchestrator.store.poison": ("crash_in", "poison_evidence"),
+    "orchestrator.store.retry": ("decide_retry",),
+    "orchestrator.store.stop_rule": ("decide_stop",),
+    "orchestrator.dispatch.fair_share": ("assign_runs",),
+    "orchestrator.dispatch.heartbeat_summary": ("clock_skews", "summarize_heartbeats"),
+}
+_OUTSIDE = ("sqlalchemy", "time", "random", "secrets", "socket", "threading", "subprocess")
+
+
+def _uses(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the name and value of every global that a function uses, and every attribute's name.
+
+    Functions of its module are followed.
+    """
+    seen: set[str] = set()
+    waiting = [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        waiting += [item for item in code.co_consts if isinstance(item, CodeType)]
+        for instruction in dis.get_instructions(code):
+            name = str(instruction.argval)
+            if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                yield name, None
+            if instruction.opname != "LOAD_GLOBAL" or name in seen:
+                continue
+            seen.add(name)
+            value = function.__globals__.get(name)
+            yield name, value
+            if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+                waiting.append(value.__code__)
+
+
+@pytest.mark.parametrize("module", sorted(RULES))
+def test_rules_are_pure(module: str) -> None:
+    for rule in RULES[module]:
+        function = getattr(importlib.import_module(module), rule)
+        for name, value in _uses(function):
+            origin = getattr(value, "__module__", None) or getattr(value, "__name__", "")
+            assert name not in IMPURE_CALLS, f"{rule} calls {name}: rules are pure"
+            assert not is_in(str(origin), *_OUTSIDE), f"{rule} uses {name}: rules are pure"
+
+
+def test_a_rule_that_reads_the_clock_is_found() -> None:
+    retry = importlib.import_module("orchestrator.store.retry")
+    assert "time" in dict(_uses(retry.set_next_state))
 
 
 # The modules directly in workloads/. Those with a reason use more than the modules below.
@@ -288,7 +347,7 @@ PURE_MODULES = (
     *("abc", "base64", "bisect", "collections", "contextlib", "dataclasses", "datetime"),
     *("difflib", "enum", "functools", "gzip", "hashlib", "importlib", "ipaddress", "itertools"),
     *("json", "math", "operator", "pydantic", "pydantic_core", "re", "statistics", "string"),
-    *("struct", "typing", "unicodedata", "workloads", "zlib"),
+    *("struct", "types", "typing", "unicodedata", "workloads", "zlib"),
 )
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 
@@ -363,12 +422,70 @@ NOT_OPERATIONS = {
 }
 
 
+# Modules directly in app/ without an operation, each with the reason.
+APP_BASE = {
+    "app_errors": "every operation raises them",
+    "export_formats": "the names of formats, without what writes them",
+    "external_engines": "works on files, without a lab",
+    "lab_connection": "the first parameter of every operation",
+    "lab_secrets": "creates what a lab needs before it exists",
+    "operation": "the registry",
+    "twin_estimate": "asks twins for durations, in another process",
+}
+
+
+def test_operations_and_their_helpers_are_apart() -> None:
+    """The modules of app/ have operations; what helps them is in its packages."""
+    root = ROOT / "orchestrator/app"
+    with_operations = {operation.function.__module__ for operation in load_operations().values()}
+    modules = {path.stem for path in root.glob("*.py")} - {"__init__"}
+    names = {module.removeprefix("orchestrator.app.") for module in with_operations}
+    assert modules - names <= APP_BASE.keys()
+
+
 def test_every_public_function_that_takes_a_lab_is_an_operation() -> None:
-    for path in (ROOT / "orchestrator/app").glob("*.py"):
-        module = importlib.import_module(f"orchestrator.app.{path.stem}")
+    for path in (ROOT / "orchestrator/app").rglob("*.py"):
+        name = relative(path).removesuffix(".py").replace("/", ".")
+        module = importlib.import_module(name.removesuffix(".__init__"))
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ != module.__name__ or name.startswith("_"):
                 continue
             parameters = list(inspect.signature(function).parameters.values())
             if parameters and parameters[0].annotation is LabConnection:
                 assert name in OPERATIONS or name in NOT_OPERATIONS, name
+
+
+def test_no_package_is_above_its_ceiling_and_every_gain_is_kept() -> None:
+    problems = [size.problem for size in measured_sizes() if size.problem]
+    if problems:
+        pytest.fail(f"tests/{CEILINGS.name}:\n" + "\n".join(problems))
+
+
+def test_a_raised_ceiling_has_a_reason() -> None:
+    for package, ceiling in read_ceilings(CEILINGS.read_text()).items():
+        if ceiling.was is not None:
+            assert ceiling.was < ceiling.lines, package
+            assert ceiling.reason not in {"", "what users get for it"}, package
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (1000, ""),
+        (990, ""),
+        (989, 'keep the gain: "a/b" = 989'),
+        (1001, '"a/b" = { lines = 1001, was = 1000, reason = "what users get for it" }'),
+    ],
+)
+def test_a_package_that_leaves_its_limits_is_found(lines: int, problem: str) -> None:
+    ceilings = read_ceilings('"a" = 10\n"a/b" = 1000')
+    outer, inner = package_sizes({"a/x.py": 10, "a/b/y.py": lines - 1, "a/b/c/z.c": 1}, ceilings)
+    assert (outer.lines, outer.problem) == (10, "")
+    assert inner.lines == lines
+    assert inner.problem.endswith(problem)
+    assert bool(inner.problem) == bool(problem)
+
+
+def test_a_file_outside_of_every_package_is_found() -> None:
+    with pytest.raises(KeyError, match=r"b/x\.py is in no package"):
+        package_sizes({"b/x.py": 1}, read_ceilings('"a" = 10'))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.findings import UnprovenReason, energy_finding, fleet_findings
+from orchestrator.analysis.findings import energy_finding, fleet_findings
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.rank_statement import RankClaim
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
 from workloads.protocol.metrics import Source
 from workloads.protocol.verdict import Validity
@@ -75,22 +76,20 @@ def test_simulated_and_host_numbers_are_marked_at_the_start(
         # extrapolated numbers are never called fastest
         (
             fleet(FLEET, provenance=EXTRAPOLATED),
-            UnprovenReason.MODEL_ERROR_UNKNOWN,
+            RankClaim.ERROR_UNKNOWN,
             "; this is not proven, because the numbers come from a model of unknown error",
         ),
-        (fleet(FLEET, n=2), UnprovenReason.TOO_FEW_RUNS, "; this is not proven with 2 runs per"),
-        (fleet(FLEET, n=1), UnprovenReason.TOO_FEW_RUNS, "; this is not proven with one run per"),
+        (fleet(FLEET, n=2), RankClaim.TOO_FEW_RUNS, "; this is not proven with 2 runs per"),
+        (fleet(FLEET, n=1), RankClaim.TOO_FEW_RUNS, "; this is not proven with one run per"),
         # a difference within the model's error
         (
             fleet({"a": (10.0, 10.0), "b": (11.0, 11.0)}, provenance=FITTED),
-            UnprovenReason.NOT_SIGNIFICANT,
+            RankClaim.NOT_DISTINGUISHABLE,
             "; the difference to one phone is not significant",
         ),
     ],
 )
-def test_an_unproven_lead_is_marked(
-    runs: list[MeasuredRun], reason: UnprovenReason, text: str
-) -> None:
+def test_an_unproven_lead_is_marked(runs: list[MeasuredRun], reason: RankClaim, text: str) -> None:
     for finding in fleet_findings(runs)[:2]:
         assert finding.unproven is reason
         assert finding.answer.endswith(" (not proven)")
@@ -108,7 +107,7 @@ def test_a_lead_of_drifting_runs_is_not_proven() -> None:
         for repeat, value in enumerate(values)
     ]
     finding = fleet_findings(runs)[0]
-    assert finding.unproven is UnprovenReason.UNSTABLE
+    assert finding.unproven is RankClaim.UNSTABLE
     assert "; this is not proven: runs drift" in finding.sentence
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from orchestrator.analysis.median_interval import error_before_widening
 from orchestrator.analysis.stats import (
     Instability,
     Interval,
@@ -17,7 +18,6 @@ from orchestrator.analysis.stats import (
     split_occasions,
     widen_by_model,
 )
-from orchestrator.decisions.median_interval import error_before_widening
 from tests.analysis.builders import FITTED
 
 

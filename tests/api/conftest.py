@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.app.api_client import RemoteLab
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import add_token
 from orchestrator.app.operation import Role
+from orchestrator.app.remote.api_client import RemoteLab
 from orchestrator.cli import farm
 from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker

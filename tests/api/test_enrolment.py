@@ -18,13 +18,13 @@ from sqlalchemy import update
 from orchestrator.api.service_routes import build_app
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_secrets import create_secrets, secure_settings
-from orchestrator.commands.init import commented_settings
+from orchestrator.commands.lab import commented_settings
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
 from orchestrator.store.tables import enrolment
 from tests.api.conftest import free_port, is_open
 from tests.farm.conftest import wait_for
-from tests.farm.terminal import run_in_process
+from tests.farm.farm_command import run_in_process
 from tests.tls_broker import tls_front
 from workloads.certificates import KeyPair, create_authority, create_certificate
 from workloads.connection_url import read_secret
@@ -121,18 +121,18 @@ def test_a_host_joins_once_works_is_rotated_and_revoked(closed: ClosedLab, tmp_p
     assert (code, "was already used" in err) == (2, True)
     with RedisConnection(host.broker_url) as broker:
         broker.check()
-    assert "host-a\tenrolled" in closed.run("host", "list")[1]
+    assert "\tenrolled\t" in closed.run("host", "list")[1]
     code, _, err = closed.run("host", "add", "host-a")
-    assert (code, "farm host rotate host-a" in err) == (2, True)
+    assert (code, "farm host add host-a --renew" in err) == (2, True)
     before = read_secret(folder / "secrets" / "broker_password")
-    assert join(folder, *closed.offer("rotate", "host-a"))[0] == 0
+    assert join(folder, *closed.offer("add", "host-a", "--renew"))[0] == 0
     assert read_secret(folder / "secrets" / "broker_password") != before
     with RedisConnection(host.broker_url) as broker:
         broker.check()
     assert closed.run("host", "revoke", "host-a")[0] == 0
     with CentralBroker(closed.lab.broker_url) as centre:
         assert not [user for user in centre._redis.acl_users() if user.startswith("host.")]
-    audit = json.loads(closed.run("audit", "--json")[1])
+    audit = json.loads(closed.run("lab", "audit", "--json")[1])
     actions = {"add-host", "join", "rotate-host", "revoke-host"}
     assert actions <= {entry["action"] for entry in audit}
     assert secret not in json.dumps(audit)

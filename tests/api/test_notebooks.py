@@ -26,7 +26,7 @@ def test_the_code_of_the_page_runs(served: ApiLab, tmp_path: Path) -> None:
         env=os.environ | access,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -91,7 +91,7 @@ def test_a_lab_from_nothing(computers: tuple[Computer, Computer], tmp_path: Path
 
     ready = tmp_path / "phones.json"
     virtual = [sys.executable, "-m", "orchestrator", "virtual", "up", "meizu-16t", "xiaomi-mi-9"]
-    process = host.popen(*virtual, "--count", "5", "--speed", "300", "--ready-file", ready)
+    process = host.popen(*virtual, "--count", "5", "--speed", "events", "--ready-file", ready)
     try:
         while not ready.exists():
             assert process.poll() is None
@@ -104,7 +104,7 @@ def test_a_lab_from_nothing(computers: tuple[Computer, Computer], tmp_path: Path
         serial = json.loads(centre.shell(f"{phones} --json"))[0]["serial"]
         centre.shell(check.replace("SERIAL", serial))
         follow_people(centre, host, tmp_path)
-        (backup,) = re.findall(r"`(sudo farm backup \S+)`", README)
+        (backup,) = re.findall(r"`(sudo farm store backup \S+)`", README)
         centre.shell(backup)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{centre.logs()}\n{host.logs()}") from error

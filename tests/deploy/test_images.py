@@ -82,8 +82,8 @@ def test_the_image_of_an_agent_is_small_and_has_no_database_library(buildah: Bui
         du --summarize --block-size=1M /opt/farmhand | cut --fields 1
         python3 -c 'import agent.worker, agent.join_cli, importlib.util as util
 print([name for name in "{modules}".split(", ") if util.find_spec(name)])'
-        farm agent run --help | head -1
-        farm agent run --lab /tmp/lab --broker redis://127.0.0.1:1 --host here >/tmp/log 2>&1 &
+        farm service agent --help | head -1
+        farm service agent --lab /tmp/lab --broker redis://127.0.0.1:1 --host here >/tmp/log 2>&1 &
         for second in $(seq 60); do grep -q 'agent started' /tmp/log && break; sleep 1; done
         kill $! || true
         grep -o 'agent started' /tmp/log || {{ tail -3 /tmp/log; exit 1; }}
@@ -93,7 +93,7 @@ print([name for name in "{modules}".split(", ") if util.find_spec(name)])'
     assert user == "10001"
     assert int(size) < AGENT_MB_MAX
     assert found == "[]"
-    assert usage.startswith("Usage: farm agent run")
+    assert usage.startswith("Usage: farm service agent")
     assert (started, refused) == ("agent started", "refused")
 
 
@@ -106,11 +106,11 @@ def test_the_image_of_the_centre_runs_the_demo(buildah: Buildah) -> None:
     script = f"""
         id --user
         cd /tmp
-        farm demo --dir demo --speed 500 >/tmp/demo.log 2>&1 || cat /tmp/demo.log
+        farm demo --dir demo >/tmp/demo.log 2>&1 || cat /tmp/demo.log
         ls demo/report.html
         export FARM_HEALTH=127.0.0.1:8401 FARM_LAB=/tmp/lab
         python3 -c "{health}" 2>/dev/null || echo down
-        farm migrate >/dev/null
+        farm store migrate >/dev/null
         farm service api >/tmp/log 2>&1 &
         sleep 8
         python3 -c "{health}" 2>/dev/null || echo not ready

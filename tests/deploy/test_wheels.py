@@ -71,6 +71,6 @@ def test_the_demo_runs_from_a_package(
     run(*pip, *constraints, packages[kind])
     path = f"{bin_folder}:/usr/bin:/bin"
     environment = {"PATH": path, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    shown = run("farm", "demo", "--dir", "demo", "--speed", "500", cwd=tmp_path, env=environment)
+    shown = run("farm", "demo", "--dir", "demo", cwd=tmp_path, env=environment)
     assert (tmp_path / "demo/report.html").exists(), shown
     assert "chosen" in shown

@@ -8,16 +8,20 @@ import pytest
 
 from orchestrator.dispatch.fair_share import (
     NEVER_S,
-    Candidate,
     ExpectedDuration,
     SweepShare,
     ThermalState,
     assign_runs,
 )
+from orchestrator.store.next_runs import NextRun
 
 WARM = ThermalState(temp_c=36.0, rest_c=28.0, time_constant_s=600.0)
 MILD_RUN = ExpectedDuration(run_s=30.0, rise_c=1.0, start_max_c=32.0)
 ANY_RUN = ExpectedDuration(run_s=20.0, rise_c=0.0, start_max_c=None)
+
+
+def waiting(phone: str, sweep: str, run: int) -> NextRun:
+    return NextRun(phone, sweep, run, "tr-1", run)
 
 
 def test_the_wait_follows_exponential_cooling() -> None:
@@ -31,8 +35,9 @@ def shares(stakes: dict[str, SweepShare], turns: int, now: float = 0.0) -> Count
     used: dict[str, float] = {}
     got: Counter[str] = Counter()
     for _ in range(turns):
-        lines = [Candidate("PH1", name, at, MILD_RUN) for at, name in enumerate(stakes)]
-        offer = assign_runs({"PH1": lines}, stakes, used, {}, now)["PH1"]
+        lines = [waiting("PH1", name, at) for at, name in enumerate(stakes)]
+        expected = dict.fromkeys(range(len(stakes)), MILD_RUN)
+        (offer,) = assign_runs(lines, expected, stakes, used, {}, now)
         stake = stakes[offer.sweep]
         used[stake.owner] = used.get(stake.owner, 0.0) + MILD_RUN.run_s / stake.weight
         got[offer.sweep] += 1
@@ -82,18 +87,20 @@ def test_within_an_owner_priority_then_age_decides() -> None:
 )
 def test_a_deadline_has_precedence_only_while_it_can_be_met(stake: SweepShare, first: str) -> None:
     used = {"anna": 100.0, "bert": 0.0}
-    lines = [Candidate("PH1", "a", 1, MILD_RUN), Candidate("PH1", "b", 2, MILD_RUN)]
+    lines = [waiting("PH1", "a", 1), waiting("PH1", "b", 2)]
     stakes = {"a": stake, "b": SweepShare("bert")}
-    assert first == assign_runs({"PH1": lines}, stakes, used, {}, now=0.0)["PH1"].sweep
+    (chosen,) = assign_runs(lines, {1: MILD_RUN, 2: MILD_RUN}, stakes, used, {}, now=0.0)
+    assert first == chosen.sweep
 
 
 def next_sweep(fillers: list[ExpectedDuration], heat: ThermalState) -> str:
     """Return the sweep that gets the phone if 'a' has the highest priority."""
-    runs = [MILD_RUN, *fillers]
-    lines = [Candidate("PH1", "abc"[at], at, run) for at, run in enumerate(runs)]
+    expected = dict(enumerate([MILD_RUN, *fillers]))
+    lines = [waiting("PH1", "abc"[at], at) for at in expected]
     stakes = {"a": SweepShare("anna"), "b": SweepShare("bert"), "c": SweepShare("carl")}
     used = {"bert": 500.0, "carl": 900.0}
-    return assign_runs({"PH1": lines}, stakes, used, {"PH1": heat}, 0.0)["PH1"].sweep
+    (chosen,) = assign_runs(lines, expected, stakes, used, {"PH1": heat}, 0.0)
+    return chosen.sweep
 
 
 def test_a_run_that_may_start_warm_backfills_a_cooldown() -> None:
@@ -125,10 +132,8 @@ def test_the_highest_priority_run_that_fits_backfills() -> None:
 def test_phones_that_are_idle_at_once_are_shared() -> None:
     stakes = {"a": SweepShare("anna"), "b": SweepShare("bert")}
     phones = [f"PH{number}" for number in range(10)]
-    offers = {
-        phone: [Candidate(phone, "a", 1, MILD_RUN), Candidate(phone, "b", 2, MILD_RUN)]
-        for phone in phones
-    }
-    chosen = assign_runs(offers, stakes, {}, {}, now=0.0)
-    assert Counter(offer.sweep for offer in chosen.values()) == Counter({"a": 5, "b": 5})
-    assert all(one.sweep != other.sweep for one, other in pairwise(chosen.values()))
+    offers = [waiting(phone, name, at) for phone in phones for at, name in enumerate("ab")]
+    chosen = assign_runs(offers, {0: MILD_RUN, 1: MILD_RUN}, stakes, {}, {}, now=0.0)
+    assert [item.phone for item in chosen] == phones
+    assert Counter(item.sweep for item in chosen) == Counter({"a": 5, "b": 5})
+    assert all(one.sweep != other.sweep for one, other in pairwise(chosen))

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.dispatch.scheduler import clock_skews, phones_freed_by, summarize_heartbeats
+from orchestrator.dispatch.heartbeat_summary import clock_skews, summarize_heartbeats
+from orchestrator.dispatch.scheduler import phones_freed_by
 from tests.builders import a_run
 from workloads.protocol.messages import Event, HostHeartbeat, PhoneStatus
 

@@ -7,7 +7,7 @@ from sqlalchemy import update
 from agent.host import failed_result
 from orchestrator.dispatch.scheduler_history import SchedulerHistory, prior_duration
 from orchestrator.planning.trials import PlannedRun, Trial
-from orchestrator.store import leases, submission, sweep_queries
+from orchestrator.store import submission, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import trial
@@ -18,6 +18,7 @@ from tests.builders import (
     a_trial,
     an_announcement,
 )
+from tests.leasing import lease_next
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import InvalidRequest
@@ -65,7 +66,7 @@ def run_next(
     start_c: float,
 ) -> str:
     """Run the next run of PH1 for 60 s; return its trial."""
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=history.choose_runs)
+    ((_, job),) = lease_next(store, {"PH1": "host-a"}, 30, 2e9, history.choose_runs)
     started = STARTED + timedelta(seconds=started_at_s)
     heat = Metric(name="start_temp_c", value=start_c, unit="°C", provenance=SIMULATED)
     report = a_report(
@@ -106,7 +107,7 @@ def test_the_heat_of_a_run_is_derived_from_the_cooling_after_it(
     # The temperature above rest halved, from 34 to 31 °C, within the 346.6 s after the run.
     second = run_next(store, history, started_at_s=60, cooldown_s=346.6, start_c=31.0)
     expected = history.expected_duration(first, "PH1")
-    assert (expected.run_s, expected.start_max_c) == (60.0, 32.0)
+    assert (round(expected.run_s, 6), expected.start_max_c) == (60.0, 32.0)
     left_c = 3.0 * 2.718281828 ** (-60 / TAU_S)
     assert abs(expected.rise_c - (6.0 - left_c)) < 0.01
     assert expected.rise_c == history.expected_duration(first, "PH2").rise_c, (
@@ -139,7 +140,7 @@ def test_a_workload_that_this_lab_does_not_know_does_not_stop_the_scheduler(
         connection.execute(update(trial).values(case=unknown, case_digest="a" * 64))
     history = SchedulerHistory(store)
     history.update([a_heartbeat()])
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, 30, 2e9, assign=history.choose_runs)
+    ((_, job),) = lease_next(store, {"PH1": "host-a"}, 30, 2e9, history.choose_runs)
     assert job.case.workload == "of-a-newer-version"
     fault = InvalidRequest("the workload is unknown to this host's agent; update it")
     report = failed_result("host-a", job, fault, Stage.START).report

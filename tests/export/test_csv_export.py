@@ -10,7 +10,7 @@ from orchestrator.analysis.fleet_ranking import compare_fleet
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.export.escape import text_cell
 from orchestrator.export.table import Table
-from orchestrator.export.table_schemas import figures_table, ranking_table
+from orchestrator.export.table_schemas import RunColumns, figures_table, ranking_table
 from orchestrator.export.table_writers import write_csv
 from tests.analysis.builders import FITTED, measured, phone
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
@@ -27,7 +27,7 @@ def read_back(table: Table) -> list[dict[str, str]]:
 
 def rows_of(runs: list[MeasuredRun]) -> list[dict[str, str]]:
     """Return the exported figures of some runs."""
-    return read_back(figures_table(7, runs))
+    return read_back(figures_table(RunColumns(7), runs))
 
 
 def test_a_row_has_every_column_of_a_figure() -> None:
@@ -68,6 +68,7 @@ def test_a_row_has_every_column_of_a_figure() -> None:
         "grade": "",
         "started_at": "2026-03-01T12:00:00+00:00",
         "ended_at": "2026-03-01T12:00:09+00:00",
+        "programs": "",
     }
     assert rows_of(runs) == [expected]
 
@@ -108,7 +109,7 @@ def test_negative_numbers_stay_numbers() -> None:
 
 def test_lines_end_with_crlf() -> None:
     stream = io.BytesIO()
-    write_csv(figures_table(7, [measured("a")]), stream)
+    write_csv(figures_table(RunColumns(7), [measured("a")]), stream)
     lines = stream.getvalue().split(b"\r\n")
     assert [len(lines), lines[-1]] == [3, b""]
 

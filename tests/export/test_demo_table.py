@@ -9,7 +9,7 @@ from orchestrator.analysis.findings import fleet_findings
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.app.export_results import incomplete_text
 from orchestrator.commands.demo import BATCH, end_text, summary_rows
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.sweep_queries import SweepSummary
 from tests.analysis.builders import endurance, measured
 from workloads.protocol.verdict import Validity

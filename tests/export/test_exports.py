@@ -382,7 +382,7 @@ def test_imports_and_removals_are_recorded(lab_with_sweep: Path, tmp_path: Path)
     assert "removed with 5 runs and 5 reports" in removed.stdout
     run("import", bundle, "--lab", elsewhere)
     assert exported(elsewhere, "--format", "bundle") == bundle.read_bytes()
-    entries = json.loads(run("audit", "--json", "--lab", elsewhere).stdout)
+    entries = json.loads(run("lab", "audit", "--json", "--lab", elsewhere).stdout)
     assert [entry["action"] for entry in entries] == ["import", "remove", "import"]
     me = pwd.getpwuid(os.getuid()).pw_name
     assert {entry["actor"] for entry in entries} == {me}

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.training_forecast import Feasibility, forecast_training
 from orchestrator.cli import farm
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.database import Database
 from tests.analysis.builders import EXTRAPOLATED, endurance
 from tests.stored_runs import store_runs
@@ -197,7 +197,7 @@ def test_one_table_answers_for_every_phone(lab_of_decoders: Path) -> None:
 
 
 def test_time_and_tokens_can_be_asked_for(lab_of_decoders: Path) -> None:
-    answer = json.loads(feasible(lab_of_decoders, "night", "--hours", "24", "--json").stdout)
+    answer = json.loads(feasible(lab_of_decoders, "night", "--within", "24h", "--json").stdout)
     assert {row["feasibility"] for row in answer["forecasts"]} == {"yes"}
     fewer = json.loads(feasible(lab_of_decoders, "night", "--tokens", "1024", "--json").stdout)
     hours = [row["hours"] for row in fewer["forecasts"]]

@@ -1,15 +1,12 @@
 """Files for federated-learning simulators, each read back with the formula of its consumer."""
 
 import csv
-import importlib.util
 import io
 import json
 import pickle
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -41,17 +38,6 @@ def predicted_s() -> dict[str, float]:
     return {chosen.client.phone: chosen.seconds for chosen in advice.chosen}
 
 
-def program(path: Path) -> ModuleType:
-    """Import a program of an export."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("n", [None, 1, 6, 7, 1000])
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_a_consumer_computes_the_rounds_of_select(name: str, n: int | None, tmp_path: Path) -> None:
@@ -63,14 +49,15 @@ def test_a_consumer_computes_the_rounds_of_select(name: str, n: int | None, tmp_
     assert check.link_error is not None
     assert check.link_error < 1e-6
     everyone = ["slow", "sprinter", "steady", *["tiny"] * (name == "csv")]
-    assert set(check.phones) <= set(everyone)
-    assert sum(check.counts) == check.clients == (n or len(everyone))
-    assert max(check.counts) - min(check.counts) <= 1
+    assert {each.phone for each in check.rounds} <= set(everyone)
+    counts = [each.clients for each in check.rounds]
+    assert sum(counts) == check.clients == (n or len(everyone))
+    assert max(counts) - min(counts) <= 1
     assert written.left_out == (() if name == "csv" else ("tiny",)), "it has too little memory"
     expected = predicted_s()
-    for phone, seconds in zip(check.phones, check.consumer_s, strict=True):
-        if phone != "tiny":
-            assert seconds == pytest.approx(expected[phone], rel=1e-9)
+    for each in check.rounds:
+        if each.phone != "tiny":
+            assert each.consumer_s == pytest.approx(expected[each.phone], rel=1e-9)
 
 
 def test_the_duty_cycle_decides_the_time(tmp_path: Path) -> None:
@@ -79,15 +66,14 @@ def test_the_duty_cycle_decides_the_time(tmp_path: Path) -> None:
         plan = PopulationPlan(links=LINK)
         folder = tmp_path / str(number)
         write_consumer_files(CONSUMERS["csv"], a_client_table(), folder, plan, work, False)
-        check = verify_export(folder)
-        seconds.append(dict(zip(check.phones, check.consumer_s, strict=True)))
+        seconds.append({each.phone: each.consumer_s for each in verify_export(folder).rounds})
     assert seconds[1]["sprinter"] == pytest.approx(1e5 * 20.08 / 32 / 1000, rel=1e-3), "sustained"
     assert seconds[0]["sprinter"] < 0.7 * seconds[1]["sprinter"], "cool"
     assert seconds[0]["steady"] == pytest.approx(seconds[1]["steady"]), "it does not throttle"
 
 
 def test_a_population_has_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
-    for name in ("flash", "fedscale", "csv"):
+    for name in ("appfl", "fedscale", "csv"):
         folders = [tmp_path / f"{name}{number}" for number in range(2)]
         files = [write(folder, name, 50).files for folder in folders]
         assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
@@ -108,61 +94,6 @@ def test_fedscale_multiplies_by_three_and_counts_clients_from_one(tmp_path: Path
         assert all(a < b for a, b in zip(windows["active"], windows["inactive"], strict=True))
     kibit = 1e6 * 8 / 1024
     assert 2 * kibit / capacity[1]["communication"] == pytest.approx(8000 / 20_000 + 8000 / 5_000)
-
-
-def test_federatedscope_reads_the_same_file(tmp_path: Path) -> None:
-    for name in ("fedscale", "federatedscope"):
-        write(tmp_path / name, name, 7)
-    one, two = (
-        (tmp_path / name / "device_capacity.pickle").read_bytes()
-        for name in ("fedscale", "federatedscope")
-    )
-    assert one == two
-
-
-@pytest.mark.parametrize("clients", [3, 6, 42, 600])
-def test_oort_uses_every_client_equally_often(clients: int, tmp_path: Path) -> None:
-    write(tmp_path, "oort")
-    profiles = pickle.loads((tmp_path / "client_profiles.pickle").read_bytes())
-    durations = json.loads((tmp_path / "client_durations.json").read_text())["clients"]
-    used = Counter(profiles[max(1, k % len(profiles))][0] for k in range(1, clients + 1))
-    assert len(used) == 3
-    assert max(used.values()) - min(used.values()) <= 1
-    for client in (1, 2, 3):
-        speed, bandwidth = profiles[max(1, client % len(profiles))]
-        assert 3.0 * 32_000 / speed == pytest.approx(durations[str(client)])
-        assert 1e6 * 8 / 1024 / bandwidth == pytest.approx(8000 / 20_000 + 8000 / 5_000)
-
-
-def test_the_flash_export_has_the_interface_of_its_devices(tmp_path: Path) -> None:
-    write(tmp_path, "flash")
-    devices = program(tmp_path / "measured_phones.py").MeasuredPhones()
-    assert "sprinter" == devices.transfer("sprinter") == devices.transfer("Model sprinter")
-    assert devices.transfer("Sprinter ") == "sprinter", "a trace often omits the maker"
-    assert devices.transfer("never heard of") in {"slow", "sprinter", "steady"}
-    times = [devices.get_train_time("sprinter", 16_000, 32, 2) for _ in range(400)]
-    assert sum(times) / len(times) == pytest.approx(predicted_s()["sprinter"], rel=0.02)
-    assert len(set(times)) > 1, "times must be random"
-    with pytest.raises(ValueError, match="batch size 32"):
-        devices.get_train_time("sprinter", 100, 10, 2)
-    with pytest.warns(UserWarning, match="rounds of 32000 samples, not 128"):
-        devices.get_train_time("sprinter", 100, 32, 1)
-    speeds = json.loads((tmp_path / "speed_distri.json").read_text())
-    assert speeds["slow"]["up_u"] == 625.0, "kB/s"
-
-
-def test_the_flash_trace_names_its_own_clients(tmp_path: Path) -> None:
-    write(tmp_path, "flash", 9)
-    devices = program(tmp_path / "measured_phones.py").MeasuredPhones()
-    traces = json.loads((tmp_path / "state_traces.json").read_text())
-    assert len(traces) == 9
-    for trace in traces.values():
-        assert devices.is_support(trace["model"])
-        lines = [line.split("\t") for line in trace["messages"].splitlines()]
-        assert lines[0][0] == "2020-01-02 00:00:00"
-        assert lines[-1][0] == "2020-01-03 00:00:00", "a trace repeats after its last event"
-        states = {"wifi", "screen_lock", "screen_off", "battery_charged_on", "battery_charged_off"}
-        assert {state for _, state in lines} <= states
 
 
 def test_a_table_has_units_in_its_columns_and_is_safe_to_open(tmp_path: Path) -> None:
@@ -194,8 +125,8 @@ def test_the_network_speed_must_be_given(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "oort")
-    (tmp_path / "client_durations.json").write_text("{}")
+    write(tmp_path, "appfl")
+    (tmp_path / "profiles.json").write_text("{}")
     with pytest.raises(InvalidRequest, match="export it again"):
         verify_export(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
@@ -246,12 +177,12 @@ def test_a_folder_with_another_export_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_pickle_that_would_run_code_is_refused() -> None:
-    from orchestrator.export.federated import plain_pickle
+    from orchestrator.export.federated.fedscale import load_plain
 
     with pytest.raises(InvalidRequest, match="would run"):
-        plain_pickle.load(pickle.dumps(Path("x")))
+        load_plain(pickle.dumps(Path("x")))
     with pytest.raises(InvalidRequest, match="not a pickle"):
-        plain_pickle.load(b"")
+        load_plain(b"")
 
 
 LARGE = """

@@ -13,7 +13,6 @@ import pytest
 from orchestrator.analysis.cell_axes import CellAxis, cell_settings, varying_axes
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpMethod, OpRow
-from orchestrator.decisions.states import RunState
 from orchestrator.export.report.axis_section import PictureKind, choose_picture
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import (
@@ -23,6 +22,7 @@ from orchestrator.export.report.report_data import (
 )
 from orchestrator.export.report.run_details import largest_ops
 from orchestrator.export.report.svg import LETTER, fit_text
+from orchestrator.planning.states import RunState
 from tests.analysis.builders import measured, phone
 from workloads.protocol.faults import Blame, Fault, FaultKind
 from workloads.protocol.stage import Stage

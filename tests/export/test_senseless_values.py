@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from orchestrator.cli import farm
 from orchestrator.planning.trials import Trial
-from orchestrator.store import leases, submission
+from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_phone, a_report, an_announcement, planned_runs
+from tests.leasing import lease_next
 from workloads.catalogue import bind
 from workloads.protocol.base import digest_of
 from workloads.protocol.condition import HEADLINES, Condition
@@ -37,9 +38,12 @@ COMMANDS = (
         "compare test --split-half",
         "report test -o page.html",
     ),
-    *("compare test:batch_size=4 batch_size=8 --metric {metric} --allow-mixed", "trends"),
+    *(
+        "compare test:batch_size=4 batch_size=8 --metric {metric} --allow-mixed",
+        "compare --over-time",
+    ),
     *("export test --format {format} -o out", "export test --table ranking -o rank.csv"),
-    *("select test --workload lenet --batch 4", "trial show {trial}", "sweep plan smoke.yaml"),
+    *("select test --workload lenet --batch-size 4", "trial show {trial}", "sweep plan smoke.yaml"),
 )
 
 
@@ -129,7 +133,7 @@ def fill(draw: Draw, store: Database) -> list[Trial]:
     ]
     row = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
     submission.submit(store, row, trials, planned_runs(trials, 3))
-    while jobs := leases.lease_next(store, dict.fromkeys(PHONES, "host-a"), lease_timeout_s=3600):
+    while jobs := lease_next(store, dict.fromkeys(PHONES, "host-a"), lease_timeout_s=3600):
         for _, job in jobs:
             report = json.loads(a_report(job).model_dump_json())
             report |= {"metrics": some_metrics(draw), "step_time_curve": [[1.0, 12.5]] * 9}

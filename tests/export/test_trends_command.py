@@ -1,4 +1,4 @@
-"""`farm trends`: histories over all sweeps of a lab."""
+"""`farm compare --over-time`: histories over all sweeps of a lab."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from workloads.protocol.faults import FarmError
 
 def trends(folder: Path, *words: str) -> Result:
     """Run the command in this process."""
-    words = ("trends", *words, "--lab", str(folder))
+    words = ("compare", "--over-time", *words, "--lab", str(folder))
     return CliRunner().invoke(farm, list(words), standalone_mode=False)
 
 

@@ -17,7 +17,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.dispatch.status_message import LabStatus
 from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import find_server
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
@@ -102,7 +101,7 @@ class ClosedFarm(Farm):
     def start_agent(self, host: str, path: Path = ROOT) -> None:
         """Start the agent of a host, from another source tree if `path` names one."""
         connect = [part for address in self.addresses[host] for part in ("--connect", address)]
-        words = ("agent", "run", "--lab", self.folder / host, "--private-adb", *connect)
+        words = ("service", "agent", "--lab", self.folder / host, "--private-adb", *connect)
         self.start(f"agent-{host}", host, *service_command(*words), PYTHONPATH=str(path))
 
     def add_host(self, host: str) -> None:
@@ -122,7 +121,7 @@ class ClosedFarm(Farm):
 
     def add_person(self) -> None:
         """Give a token to the person with the laptop."""
-        self._token = self.at_centre("token", "add", "anna", "--role", "operator").strip()
+        self._token = self.at_centre("lab", "token", "add", "anna", "--role", "operator").strip()
         (self.folder / "laptop").mkdir()
         shutil.copy(self.lab.root / "tls" / "ca.pem", self.folder / "laptop" / "ca.pem")
 
@@ -145,9 +144,10 @@ class ClosedFarm(Farm):
         with closing(sqlite3.connect(file)) as spool:
             return int(spool.execute(SPOOLED_REPORTS).fetchone()[0])
 
-    def status(self) -> LabStatus:
-        """Return the status of the lab, read at the centre."""
-        return LabStatus.model_validate_json(self.at_centre("status", "--json"))
+    def host_problems(self) -> set[tuple[str, str]]:
+        """Return the hosts with problems, read at the centre."""
+        status = json.loads(self.at_centre("status", "--json"))
+        return {(item["host"], item["problem"]) for item in status["problems"]}
 
     def idle_count(self) -> int:
         """Count the idle phones."""
@@ -229,7 +229,17 @@ def closed_farm(
     """Run a closed lab with two virtual phones on each of three hosts; all of them are idle."""
     with LabNetwork(places).running() as network:
         centre, address = folder / "centre", network["centre"].address
-        words = ("lab", "init", "--lab", str(centre), "--name", address, "--store", address)
+        words = (
+            "lab",
+            "init",
+            "--tls",
+            "--lab",
+            str(centre),
+            "--name",
+            address,
+            "--store",
+            address,
+        )
         subprocess.run(service_command(*words), check=True, capture_output=True, cwd=ROOT)
         text = (centre / "lab.toml").read_text()
         text = text.replace("# lease_timeout_s = 30.0", f"lease_timeout_s = {LEASE_S}")

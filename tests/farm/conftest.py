@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -19,7 +18,8 @@ from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.supervisor.process import ServiceProcess, stop_all
 from orchestrator.supervisor.services import agent_process, services
-from orchestrator.supervisor.virtual_phones import virtual_phones
+from orchestrator.supervisor.virtual_phones import agent_options, virtual_phones
+from tests.farm.farm_command import run_in_process
 from workloads.lab_settings import Lab
 
 PROCESSES = "/cgroup.procs"  # lists processes, which come and go
@@ -34,15 +34,13 @@ NO_OPTIONS: Mapping[str, Sequence[str]] = {}
 Condition = Callable[[], object]
 
 
-def run_farm(*arguments: str | Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a farm command in its own process."""
-    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
-    )
+def run_farm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a farm command; a new process would take a second of the computer."""
+    words = list(map(str, arguments))
+    return subprocess.CompletedProcess(words, *run_in_process(*words))
 
 
-def wait_for(condition: Condition, text: str, seconds: float = 60.0) -> None:
+def wait_for(condition: Condition, text: str, seconds: float = 300.0) -> None:
     """Wait until a condition is true; `text` describes it."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -124,7 +122,7 @@ def start_farm(
         agents = []
         for host, share in zip(HOSTS, (addresses[::2], addresses[1::2]), strict=True):
             connect = [part for address in share for part in ("--connect", address)]
-            parts = ["--private-adb", *connect, *options.get(host, ())]
+            parts = [*agent_options(SPEED), *connect, *options.get(host, ())]
             agents.append(agent_process(lab, host, *parts, wrapper=wrappers.get(host, ())))
         with services(lab, agents) as processes:
             farm = Farm(lab, processes)
@@ -135,16 +133,19 @@ def start_farm(
 
 
 @contextmanager
-def start_farm_on_one_host(
-    lab: Lab, profiles: Sequence[str], speed: float, mischief: Path | None = None
+def start_farm_with(
+    lab: Lab, profiles: Sequence[str], speed: float, mischief: Path | None = None, hosts: int = 1
 ) -> Iterator[Farm]:
-    """Start a lab with virtual phones of the given profiles on one host; all phones are idle."""
+    """Start a lab with virtual phones of the given profiles on some hosts; all phones are idle."""
     lab.root.mkdir(parents=True)
     phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
     try:
-        connect = [part for address in addresses for part in ("--connect", address)]
-        agent = agent_process(lab, "host-a", "--private-adb", *connect)
-        with services(lab, [agent]) as processes:
+        agents = []
+        for number in range(hosts):
+            share = addresses[number::hosts]
+            connect = [part for address in share for part in ("--connect", address)]
+            agents.append(agent_process(lab, f"host-{number}", *agent_options(speed), *connect))
+        with services(lab, agents) as processes:
             farm = Farm(lab, processes)
             wait_for(lambda: len(farm.idle_phones()) == len(addresses), "all phones are idle")
             yield farm

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.results import telemetry_blob
 from tests.farm.conftest import PROCESSES, Farm

@@ -1,15 +1,10 @@
 """Runs farm commands in a folder, and finds the processes that they leave running."""
 
-import io
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import pytest
-
-from orchestrator.cli import main
 from tests.farm.conftest import ROOT, wait_for
 
 MAIN = [sys.executable, "-m", "orchestrator"]
@@ -26,18 +21,6 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
         text=True,
         start_new_session=True,
     )
-
-
-def run_in_process(*words: str) -> tuple[int, str, str]:
-    """Run a command through main() in this process; return exit code, stdout and stderr."""
-    out, err = io.StringIO(), io.StringIO()
-    argv, sys.argv = sys.argv, ["farm", *words]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as exited:
-            main()
-    finally:
-        sys.argv = argv
-    return int(exited.value.code or 0), out.getvalue(), err.getvalue()
 
 
 def processes_of(folder: Path) -> list[str]:

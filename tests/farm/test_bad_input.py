@@ -83,7 +83,7 @@ def test_a_broker_that_does_not_answer_is_one_line(lab: Lab, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("status",), 4, "is not up"),  # there is no lab
+        (("status",), 4, "has no store yet"),  # there is no lab
         (("sweep", "submit", "FILE"), 4, "is not up"),  # a good file, but no lab
         (("export", "sw-1"), 4, "has no store yet"),
         (("sweep", "validate", "missing.yaml"), 2, "missing.yaml cannot be read"),
@@ -110,14 +110,14 @@ def test_two_agents_of_one_name_are_refused(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     lock = os.open(folder, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    result = run_farm("agent", "run", "--lab", tmp_path, "--host", "host-a")
+    result = run_farm("service", "agent", "--lab", tmp_path, "--host", "host-a")
     os.close(lock)
     assert (result.returncode, "already runs in" in result.stderr) == (4, True)
 
 
 @pytest.mark.parametrize("name", ["LabPC", "../x", "a b"])
 def test_a_bad_host_name_is_refused(tmp_path: Path, name: str) -> None:
-    for command in (("agent", "run"), ("up",)):
+    for command in (("service", "agent"), ("up",)):
         result = run_farm(*command, "--lab", tmp_path / "lab", "--host", name)
         assert (result.returncode, "is not a valid host name" in result.stderr) == (2, True), (
             result.stderr
@@ -195,7 +195,7 @@ def test_ctrl_c_during_the_imports_is_not_a_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
-@pytest.mark.parametrize("words", [("metrics",), ("metrics", "--json")])
+@pytest.mark.parametrize("words", [("help", "metrics"), ("help", "metrics", "--json")])
 def test_an_output_without_unicode_is_not_a_bug(words: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "orchestrator", *words]
     variables = {**os.environ, "PYTHONIOENCODING": "latin-1"}
@@ -207,14 +207,14 @@ def test_an_output_without_unicode_is_not_a_bug(words: tuple[str, ...]) -> None:
 
 
 def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
-    command = [sys.executable, "-m", "orchestrator", "metrics", "--json"]
+    command = [sys.executable, "-m", "orchestrator", "help", "metrics", "--json"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (4, "farm: no space left on device\n")
 
 
 def test_a_password_on_the_command_line_is_refused() -> None:
-    result = run_farm("agent", "run", "--broker", "redis://user:secret@127.0.0.1:1/0")
+    result = run_farm("service", "agent", "--broker", "redis://user:secret@127.0.0.1:1/0")
     assert (result.returncode, "set FARM_BROKER instead" in result.stderr) == (2, True)
 
 

@@ -1,19 +1,19 @@
-"""The secrets of a closed lab: `farm lab init`, and what `farm doctor` says about them."""
+"""The secrets of a closed lab: `farm lab init --tls`, and what `farm doctor` says about them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from orchestrator.app.check_finding import Severity
-from orchestrator.app.lab_secrets import create_secrets
-from orchestrator.app.security_checks import (
+from orchestrator.app.checks.check_finding import Severity
+from orchestrator.app.checks.security_checks import (
     check_certificates,
     check_secrets,
     judge_certificate,
     judge_store,
 )
-from tests.farm.terminal import run_in_process
+from orchestrator.app.lab_secrets import create_secrets
+from tests.farm.farm_command import run_in_process
 from workloads.certificates import expires_at
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import InvalidRequest
@@ -21,7 +21,17 @@ from workloads.protocol.faults import InvalidRequest
 
 def test_a_new_lab_has_secrets_that_only_its_owner_can_read(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
-    words = ("lab", "init", "--name", "centre.lab", "--store", "db.lab", "--lab", str(folder))
+    words = (
+        "lab",
+        "init",
+        "--tls",
+        "--name",
+        "centre.lab",
+        "--store",
+        "db.lab",
+        "--lab",
+        str(folder),
+    )
     code, _, err = run_in_process(*words)
     assert code == 0, err
     lab = Lab.read(folder, {})

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from orchestrator.app.check_finding import Severity
-from orchestrator.app.security_checks import judge_broker
+from orchestrator.app.checks.check_finding import Severity
+from orchestrator.app.checks.security_checks import judge_broker
 from orchestrator.dispatch.central_broker import CentralBroker
 from tests.farm.conftest import Farm, run_farm
-from tests.farm.terminal import run_in_process
+from tests.farm.farm_command import run_in_process
 from workloads.lab_settings import Lab
 
 NOOP = "farm: 1\nname: {name}\nworkload: noop\nphones: all\nrepeat: 1\n"
@@ -46,18 +46,18 @@ def test_every_change_of_a_phone_can_be_undone(farm: Farm) -> None:
         (("quarantine", prefix, "--why", "swollen"), "quarantined", f"farm phone release {serial}"),
         (("release", prefix), "gets runs again", f"farm phone quarantine {serial}"),
         (
-            ("reserve", prefix, "--for", "lin", "--why", "demo"),
+            ("reserve", prefix, "--person", "lin", "--why", "demo"),
             "reserved for lin",
-            "farm phone unreserve",
+            f"farm phone reserve {serial} --off",
         ),
-        (("unreserve", prefix), "gets runs again", f"farm phone reserve {serial}"),
+        (("reserve", prefix, "--off"), "gets runs again", f"farm phone reserve {serial}"),
     ):
         text = succeed(farm, "phone", *words)
         assert change in text
         assert f"undo with: {undo}" in text
         assert "undo" not in succeed(farm, "phone", *words), "a repeated change changes nothing"
     assert "swollen" not in succeed(farm, "phone", "show", serial)
-    assert serial in succeed(farm, "audit", serial)
+    assert serial in succeed(farm, "lab", "audit", serial)
 
 
 def test_a_dry_run_changes_nothing(farm: Farm) -> None:
@@ -88,7 +88,7 @@ def test_a_sweep_is_controlled_and_its_trials_are_shown(farm: Farm, tmp_path: Pa
     assert len(trials) == 7
     trial = trials[1].split("\t")[0]
     assert "1 done" in succeed(farm, "trial", "show", trial[:-2])
-    assert "attempt 1" in succeed(farm, "trial", "logs", trial)
+    assert "attempt 1" in succeed(farm, "logs", trial)
     for state in ("failed", "suspect", "void"):
         code, out, _ = call(farm, "trial", "list", "controlled", "--state", state, "--json")
         assert (code, json.loads(out)) == (6, [])
@@ -97,14 +97,14 @@ def test_a_sweep_is_controlled_and_its_trials_are_shown(farm: Farm, tmp_path: Pa
 
 
 def test_hosts_are_listed_and_drained(farm: Farm) -> None:
-    assert "host-a\tup\t3" in succeed(farm, "agent", "list")
-    text = succeed(farm, "agent", "drain", "host-a", "--why", "new hub")
-    assert "undo with: farm agent undrain host-a" in text
-    hosts = {host["host"]: host for host in json.loads(succeed(farm, "agent", "list", "--json"))}
+    assert "host-a\tup\t3" in succeed(farm, "host", "list")
+    text = succeed(farm, "host", "drain", "host-a", "--why", "new hub")
+    assert "undo with: farm host drain host-a --off" in text
+    hosts = {host["host"]: host for host in json.loads(succeed(farm, "host", "list", "--json"))}
     assert (hosts["host-a"]["state"], hosts["host-a"]["drain_reason"]) == ("drained", "new hub")
     assert abs(hosts["host-a"]["clock_offset_s"]) < 10
-    succeed(farm, "agent", "undrain", "host-a")
-    code, _, err = call(farm, "agent", "drain", "host-x")
+    succeed(farm, "host", "drain", "host-a", "--off")
+    code, _, err = call(farm, "host", "drain", "host-x")
     assert (code, "there is no host" in err) == (2, True)
 
 
@@ -152,17 +152,17 @@ def test_the_doctor_finds_out_whether_the_broker_needs_a_password(broker_url: st
 
 
 def test_settings_are_shown_with_their_origin(tmp_path: Path) -> None:
-    (tmp_path / "lab.toml").write_text('[broker]\nurl = "redis://u:secret@db:1/0"\n')
-    result = run_farm("config", "show", "--origin", "--lab", tmp_path)
-    assert "secret" not in result.stdout
+    (tmp_path / "lab.toml").write_text('[broker]\nurl = "redis://u:hunter2@db:1/0"\n')
+    result = run_farm("lab", "config", "--origin", "--lab", tmp_path)
+    assert "hunter2" not in result.stdout
     assert f"broker.url\tredis://***@db:1/0\t{tmp_path / 'lab.toml'}" in result.stdout
     assert "agent.max_parallel\t60\tdefault" in result.stdout
-    listed = json.loads(run_farm("config", "show", "--json", "--lab", tmp_path).stdout)
+    listed = json.loads(run_farm("lab", "config", "--json", "--lab", tmp_path).stdout)
     assert {item["origin"] for item in listed} == {str(tmp_path / "lab.toml"), "default"}
 
 
 def test_a_new_lab_folder_explains_its_settings_and_is_never_overwritten(tmp_path: Path) -> None:
-    result = run_farm("init", tmp_path / "lab")
+    result = run_farm("lab", "init", "--lab", tmp_path / "lab")
     assert result.returncode == 0, result.stderr
     template = (tmp_path / "lab" / "lab.toml").read_text()
     for line in ("[scheduler]", "# lease_timeout_s = 30.0", "# max_parallel = 60"):
@@ -176,13 +176,13 @@ def test_a_new_lab_folder_explains_its_settings_and_is_never_overwritten(tmp_pat
     for sweep in (tmp_path / "lab" / "sweeps").glob("*.yaml"):
         assert run_farm("sweep", "validate", sweep).returncode == 0, sweep
         break
-    second = run_farm("init", tmp_path / "lab")
+    second = run_farm("lab", "init", "--lab", tmp_path / "lab")
     assert (second.returncode, "nothing was changed" in second.stderr) == (7, True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_a_script_of_the_shell(shell: str) -> None:
-    result = run_farm("completion", shell)
+    result = run_farm("help", "completion", shell)
     assert (result.returncode, "_FARM_COMPLETE" in result.stdout) == (0, True)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import operator_change, sweep_actions
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import Farm, wait_for

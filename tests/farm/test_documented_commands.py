@@ -19,7 +19,8 @@ import pytest
 
 from tests.documents import Block, blocks, commands
 from tests.farm.conftest import ROOT, Farm, wait_for
-from tests.farm.terminal import check_nothing_left, processes_of, run_in_process, start
+from tests.farm.farm_command import run_in_process
+from tests.farm.terminal import check_nothing_left, processes_of, start
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
@@ -67,7 +68,7 @@ def first_line_of(words: list[str], folder: Path) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert re.search(r"127\.0\.0\.1:\d+", line), words
     return line
 
@@ -86,7 +87,7 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
     finally:
         up.send_signal(signal.SIGINT)
-        _, err = up.communicate(timeout=60)
+        _, err = up.communicate(timeout=300)
     assert (up.returncode, "Traceback" in err) == (0, False), err
     check_nothing_left(folder)
 
@@ -116,7 +117,7 @@ def test_commands_in_a_lab_work(
     monkeypatch.chdir(running_lab)
     write_files(running_lab, block.document)
     if block.language == "python":
-        subprocess.run([sys.executable, "-c", block.text], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", block.text], check=True, timeout=600)
         return
     for words in commands(block):
         if words[1] != "up":  # the fixture has started it
@@ -148,7 +149,7 @@ def test_a_lab_survives_a_restart(tmp_path: Path) -> None:
         up = start(tmp_path, "up", "--virtual", "--speed", "200")
         wait_for_six_phones(tmp_path)
         up.send_signal(signal.SIGTERM)
-        assert up.wait(timeout=60) == 0
+        assert up.wait(timeout=300) == 0
     assert count_stored_phones(tmp_path) == 6
     check_nothing_left(tmp_path)
 

@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store.results import measured_runs, run_outcomes
 from orchestrator.supervisor.virtual_phones import NATIVE
 from orchestrator.sweepfile.sweep_file import read_sweep
-from tests.farm.conftest import ROOT, SPEED, Farm, run_farm, start_farm_on_one_host
+from tests.farm.conftest import ROOT, SPEED, Farm, run_farm, start_farm_with
 from workloads.catalogue import CATALOGUE, cost_of
 from workloads.lab_settings import Lab
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.verdict import ReasonCode, Validity
 from workloads.workload_table import OWN
 
-SWEEP_TIMEOUT_S = 1800.0
 EVERY = ROOT / "examples" / "every.yaml"
 INFEASIBLE = {"vgg19", "resnet101", "resnet152", "bert", "densenet100", "seq2seq"}
 # These do not learn as the study coded them; the first may already stop the runner.
@@ -56,7 +55,7 @@ def test_the_example_has_every_workload() -> None:
 def test_every_workload_runs_on_a_native_phone(lab: Lab, tmp_path: Path) -> None:
     larger = tmp_path / "too_large.yaml"
     larger.write_text(TOO_LARGE)
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         outcomes, runs = run_sweep(farm, EVERY)
         refused, refused_runs = run_sweep(farm, larger)
     assert {outcome.case.workload for outcome in outcomes} == set(CATALOGUE)
@@ -92,7 +91,7 @@ def test_every_workload_runs_on_a_native_phone(lab: Lab, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_every_workload_runs_on_a_simulated_phone(lab: Lab) -> None:
-    with start_farm_on_one_host(lab, ("meizu-16t",), SPEED) as farm:
+    with start_farm_with(lab, ("meizu-16t",), SPEED) as farm:
         outcomes, runs = run_sweep(farm, EVERY)
     fits = {outcome.case.workload: outcome.memory_outcome for outcome in outcomes}
     assert fits.keys() == set(CATALOGUE)
@@ -110,7 +109,7 @@ def test_every_workload_runs_on_a_simulated_phone(lab: Lab) -> None:
 def run_sweep(farm: Farm, file: Path) -> tuple[list[RunOutcome], list[MeasuredRun]]:
     """Run a sweep; return the outcome of every run, and the measured runs with the void ones."""
     sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
-    watch = run_farm("watch", sweep, "--lab", farm.lab.root, timeout=SWEEP_TIMEOUT_S)
+    watch = run_farm("watch", sweep, "--lab", farm.lab.root)
     assert watch.returncode == 0, watch.stdout + watch.stderr
     return run_outcomes(farm.db, sweep), measured_runs(farm.db, sweep, include_void=True)
 

@@ -20,7 +20,7 @@ repeat: 1
 def test_an_external_program_is_added_run_and_measured(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(SWEEP)
-    added = farm.command("workload", "add-file", EXAMPLE / "bench.sh", EXAMPLE / "recorded.json")
+    added = farm.command("workload", "add", EXAMPLE / "bench.sh", EXAMPLE / "recorded.json")
     manifest = (EXAMPLE / "llama-bench.yaml").read_text()
     assert added.returncode == 0, added.stderr
     assert len(added.stdout.splitlines()) == 2
@@ -40,6 +40,6 @@ def test_an_external_program_is_added_run_and_measured(farm: Farm, tmp_path: Pat
 
 
 def test_adding_a_missing_file_is_refused(farm: Farm) -> None:
-    result = farm.command("workload", "add-file", "nowhere")
+    result = farm.command("workload", "add", "nowhere")
     assert result.returncode == 2
     assert result.stderr == "farm: nowhere cannot be read: No such file or directory\n"

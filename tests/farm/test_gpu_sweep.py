@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.store.results import measured_runs
-from tests.farm.conftest import SPEED, Farm, start_farm_on_one_host
+from tests.farm.conftest import SPEED, Farm, start_farm_with
 from workloads.lab_settings import Lab
 
 PROFILES = ("nvidia-tx2", "meizu-16t", "oneplus-6", "redmi-note-9-pro:no_opencl")
@@ -43,7 +43,7 @@ Values = dict[str, float]
 @pytest.fixture(scope="module")
 def gpu_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     lab = Lab.read(tmp_path_factory.mktemp("gpu") / "lab", {})
-    with start_farm_on_one_host(lab, PROFILES, SPEED) as farm:
+    with start_farm_with(lab, PROFILES, SPEED) as farm:
         yield farm
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+from orchestrator.app.lab_status import read_lab_status
 from orchestrator.commands.up import PhoneCounter
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.supervisor.process import stop_all
@@ -108,7 +109,7 @@ def attack(farm: Farm, count: int, seed: int) -> None:
 
 
 def is_working(farm: Farm, serial: str) -> bool:
-    """Deliver an announcement, and wait until it is stored and a status is published."""
+    """Deliver an announcement, and wait until it is stored and the scheduler is alive."""
     raw = redis.Redis.from_url(farm.lab.broker_url)
     announcement = an_announcement(a_phone(serial), HOST).model_dump_json()
     raw.lpush(
@@ -116,7 +117,7 @@ def is_working(farm: Farm, serial: str) -> bool:
     )
     raw.close()
     wait_for(lambda: serial in {phone.serial for phone in known_phones(farm.db)}, "it is stored")
-    wait_for(lambda: farm.broker.status() is not None, "a status is published")
+    wait_for(lambda: farm.broker.scheduler() is not None, "the scheduler is alive")
     return all(process.alive for process in farm.processes.values())
 
 
@@ -130,7 +131,7 @@ def test_no_message_ends_a_process(farm: Farm, count: int) -> None:
     assert all(process.alive for process in farm.processes.values())
     assert pids == {name: process.pid for name, process in farm.processes.items()}
     wait_for(lambda: dropped(farm) > count / 2, "ingest shows what it dropped")
-    listed = json.loads(farm.command("agent", "list", "--json").stdout)
+    listed = json.loads(farm.command("host", "list", "--json").stdout)
     found = {item["problem"] for host in listed for item in host["problems"]}
     assert {"refuses", "dropped"} <= found
     for log in (farm.lab.root / "logs").glob("*.log"):
@@ -244,7 +245,7 @@ def publish(farm: Farm, host: str, **changes: Any) -> None:
 
 def shown(farm: Farm) -> dict[str, set[tuple[str, str]]]:
     """Return the hosts and problems that each of the three commands shows."""
-    hosts = json.loads(farm.command("agent", "list", "--json").stdout)
+    hosts = json.loads(farm.command("host", "list", "--json").stdout)
     status = json.loads(farm.command("status", "--json").stdout)
     doctor = json.loads(farm.command("doctor", "--json").stdout)
     return {
@@ -256,10 +257,10 @@ def shown(farm: Farm) -> dict[str, set[tuple[str, str]]]:
     }
 
 
-def board_problems(farm: Farm) -> set[tuple[str, str]]:
-    """Return the hosts and problems of the published status."""
-    board = farm.broker.status()
-    return {(item.host, item.problem) for item in board.problems} if board else set()
+def problems_seen(farm: Farm) -> set[tuple[str, str]]:
+    """Return the hosts and problems in the state of the lab."""
+    view = read_lab_status(farm.connection, with_progress=False)
+    return {(item.host, item.problem) for item in view.host_problems}
 
 
 @pytest.mark.slow  # two agents wait for their heartbeats
@@ -279,7 +280,7 @@ def test_hosts_that_differ_from_the_lab_are_shown(farm: Farm) -> None:
         publish(farm, "older", software="0.0.1")
         publish(farm, "broken", phones="none")
         publish(farm, "stranger")
-        wait_for(lambda: expected <= board_problems(farm), "the status names all")
+        wait_for(lambda: expected <= problems_seen(farm), "the status names all")
         found = shown(farm)
         assert expected <= found["status"]
         assert expected <= found["agent list"]
@@ -287,4 +288,4 @@ def test_hosts_that_differ_from_the_lab_are_shown(farm: Farm) -> None:
         assert {("ingest", "ok"), ("scheduler", "ok")} <= found["doctor"]
     finally:
         stop_all([rival])
-    wait_for(lambda: (HOST, "same_name") not in board_problems(farm), "one agent is in order")
+    wait_for(lambda: (HOST, "same_name") not in problems_seen(farm), "one agent is in order")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.run_service import check_broker
+from orchestrator.app.services.run_service import check_broker
 from orchestrator.commands.output_file import open_output
 from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker

@@ -17,8 +17,7 @@ from orchestrator.supervisor.lab_process import (
     start_in_background,
     stop_lab,
 )
-from tests.farm.conftest import run_farm
-from tests.farm.terminal import check_nothing_left
+from tests.farm.terminal import check_nothing_left, start
 from workloads.lab_settings import Lab
 from workloads.protocol.faults import FarmTrouble, InvalidRequest
 
@@ -103,21 +102,13 @@ def test_a_log_is_found_by_the_name_of_its_service(tmp_path: Path) -> None:
         find_logs(tmp_path, "nosuch")
 
 
-def test_the_status_is_read_without_the_libraries_of_the_store() -> None:
-    """They take longer to load than all the rest of `farm status`."""
-    modules = "orchestrator.commands.status, orchestrator.dispatch.central_broker"
-    code = (
-        f"import sys, {modules}, orchestrator.app.read_status; print('sqlalchemy' in sys.modules)"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
-
-
 @pytest.mark.slow
 def test_farm_up_d_runs_a_lab_until_farm_down(tmp_path: Path) -> None:
     def farm(*words: str, code: int = 0) -> str:
-        done = run_farm(*words, "--lab", tmp_path / "lab")
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+        command = start(tmp_path, *words, "--lab", str(tmp_path / "lab"))
+        out, err = command.communicate(timeout=300)
+        assert command.returncode == code, err
+        return out + err
 
     assert "is not running" in farm("down", code=6)
     said = farm("up", "-d", "--virtual", "--speed", "50")

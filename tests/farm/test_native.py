@@ -10,7 +10,7 @@ from orchestrator.analysis.op_telemetry import op_rows
 from orchestrator.store.results import measured_runs, telemetry_blob
 from orchestrator.supervisor.virtual_phones import NATIVE
 from tests.busy_computer import assert_accepted, needs_two_cores, needs_x86
-from tests.farm.conftest import ROOT, Farm, start_farm_on_one_host
+from tests.farm.conftest import ROOT, Farm, start_farm_with
 from tests.kernels.pocl import need_pocl
 from tests.linux_boards import laptop, live_board
 from workloads.lab_settings import Lab
@@ -76,7 +76,7 @@ repeat: 1
 
 @needs_x86
 def test_a_native_phone_trains(lab: Lab, tmp_path: Path) -> None:
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         (phone,) = farm.phones()
         offered = phone.facts.provenance
         assert phone.facts.control in {"observed", "partial"}
@@ -121,7 +121,7 @@ def test_a_laptop_trains_with_pinned_clocks(
     with live_board(laptop) as board:
         monkeypatch.setenv("FARM_NATIVE_SYSFS", str(board.sysfs))
         before = board.limits()
-        with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+        with start_farm_with(lab, NATIVE, 1.0) as farm:
             file = tmp_path / "pinned.yaml"
             file.write_text(PINNED_SWEEP)
             sweep = json.loads(farm.command("sweep", "submit", file, "--json").stdout)["sweep"]
@@ -156,7 +156,7 @@ def test_the_first_sweep_of_the_readme_is_accepted_on_one_and_two_cores(
 ) -> None:
     need_pocl()
     monkeypatch.setenv("FARM_OPENCL", "pocl")
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         shipped = run_sweep(farm, ROOT / "examples" / "first-run.yaml")
         assert [run.condition.cores for run in shipped] == 4 * ["all2"]
         file = tmp_path / "cores.yaml"
@@ -178,7 +178,7 @@ def test_the_first_sweep_of_the_readme_is_accepted_on_one_and_two_cores(
 def test_a_computer_is_commissioned_and_endures_on_one_and_two_cores(
     lab: Lab, tmp_path: Path
 ) -> None:
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         done = farm.command("phone", "commission", "NATIVE0001", "--quick")
         # Only other work on this computer may disturb it, and then the message gives the reason.
         disturbed = done.returncode == 5 and "a run was disturbed" in done.stderr

@@ -16,7 +16,7 @@ from orchestrator.store.database import Database
 from orchestrator.store.results import measured_runs, run_outcomes
 from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.virtual_phones import NATIVE
-from tests.farm.conftest import ROOT, Farm, run_farm, start_farm_on_one_host
+from tests.farm.conftest import ROOT, Farm, run_farm, start_farm_with
 from tests.farm.terminal import check_nothing_left, start
 from workloads.lab_settings import Lab
 from workloads.protocol.verdict import Validity
@@ -80,13 +80,13 @@ def install(name: str) -> Path:
 def native_farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
     """A lab whose phone is this computer."""
     lab = Lab.read(tmp_path_factory.mktemp("engines") / "lab", {})
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         yield farm
 
 
 def write_manifest(name: str, engine: str, python: Path | str, folder: Path) -> None:
     """Write a manifest as a user does."""
-    words = ("external", "new", name, "--engine", engine, "--python", str(python))
+    words = ("workload", "new", name, "--engine", engine, "--python", str(python))
     done = run_farm(*words, "--dir", folder)
     assert done.returncode == 0, done.stderr
 
@@ -94,12 +94,12 @@ def write_manifest(name: str, engine: str, python: Path | str, folder: Path) -> 
 def submit(farm: Farm, name: str, text: str, folder: Path) -> str:
     """Add the programs in a folder to the lab, and submit a sweep; return its id when it ended."""
     (folder / "sweep.yaml").write_text(text)
-    added = farm.command("workload", "add-file", *sorted(folder.glob("*.py")))
+    added = farm.command("workload", "add", *sorted(folder.glob("*.py")))
     assert added.returncode == 0, added.stderr
     submitted = farm.command("sweep", "submit", folder / "sweep.yaml", "--json")
     assert submitted.returncode == 0, submitted.stderr
     sweep = json.loads(submitted.stdout)["sweep"]
-    run_farm("watch", sweep, "--exit-status", "--lab", farm.lab.root, timeout=1200)
+    run_farm("watch", sweep, "--exit-status", "--lab", farm.lab.root)
     return str(sweep)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.store.results import measured_runs
 from orchestrator.supervisor.virtual_phones import NATIVE
-from tests.farm.conftest import ROOT, start_farm_on_one_host
-from tests.farm.terminal import run_in_process
+from tests.farm.conftest import ROOT, start_farm_with
+from tests.farm.farm_command import run_in_process
 from workloads.lab_settings import Lab
 
 PROFILES = ("redmi-note-9-pro", "meizu-16t", "huawei-honor-8")
@@ -36,7 +36,7 @@ repeat: 1
 def test_a_decoder_reaches_a_loss_and_a_token_budget(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "trained.yaml"
     file.write_text(TRAINED)
-    with start_farm_on_one_host(lab, NATIVE, 1.0) as farm:
+    with start_farm_with(lab, NATIVE, 1.0) as farm:
         assert farm.command("sweep", "submit", file).returncode == 0
         assert farm.command("watch", "trained").returncode == 0
         summary = json.loads(farm.command("sweep", "list", "--json").stdout)[0]
@@ -57,7 +57,7 @@ def test_a_decoder_reaches_a_loss_and_a_token_budget(lab: Lab, tmp_path: Path) -
 def test_one_sweep_says_which_phones_can_train_overnight(lab: Lab, tmp_path: Path) -> None:
     mischief = tmp_path / "kill.toml"
     mischief.write_text(KILL)
-    with start_farm_on_one_host(lab, PROFILES, 200.0, mischief):
+    with start_farm_with(lab, PROFILES, 200.0, mischief):
         where = ("--lab", str(lab.root))
         sweep = str(ROOT / "examples" / "overnight.yaml")
         assert run_in_process("sweep", "submit", sweep, *where)[0] == 0

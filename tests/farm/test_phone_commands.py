@@ -60,7 +60,7 @@ def test_phones_are_connected_over_the_network(farm: Farm) -> None:
     for address in (second, "127.0.0.1:9"):
         assert disconnect_phone(lab, address, host).succeeded
     wait_for(lambda: not list_unusable_phones(lab), "it is forgotten")
-    paired = farm.command("phone", "pair", "127.0.0.1:9", "--code", "123456", "--host", host)
+    paired = farm.command("phone", "connect", "127.0.0.1:9", "--pair", "123456", "--host", host)
     assert (paired.returncode, "pairing with 127.0.0.1:9" in paired.stderr) == (5, True), paired
     assert len(farm.phones()) == len({phone.serial for phone in farm.phones()})
 

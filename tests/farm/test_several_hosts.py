@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.decisions.states import ReportStatus
 from orchestrator.dispatch.host_notices import HostProblem
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.closed_lab import (
     HOSTS,
@@ -146,7 +146,7 @@ def test_latency_and_loss(lab: ClosedFarm) -> None:
     try:
         seconds = {}
         sweep = submit(lab, "far", 3)
-        for words in (("sweep", "list"), ("sweep", "show", "far"), ("status",), ("agent", "list")):
+        for words in (("sweep", "list"), ("sweep", "show", "far"), ("status",), ("host", "list")):
             started = time.monotonic()
             lab.at_laptop(*words)
             seconds[" ".join(words)] = time.monotonic() - started
@@ -226,7 +226,7 @@ def old_version(folder: Path, protocol: int) -> Path:
 
 def problems(lab: ClosedFarm) -> set[tuple[str, str]]:
     """Return the problems of hosts."""
-    return {(item.host, item.problem) for item in lab.status().problems}
+    return lab.host_problems()
 
 
 def test_a_rolling_upgrade_while_a_sweep_runs(lab: ClosedFarm, tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ def test_two_centres(lab: ClosedFarm) -> None:
     assert executed(lab, since) == sweep_summaries(lab.db, sweep)[0].total
 
 
-def test_a_soak_with_faults_of_network_and_processes(lab: ClosedFarm) -> None:
-    draw = random.Random(int(os.environ.get("FARM_SOAK_SEED", "1")))
+def test_a_soak_with_faults_of_network_and_processes(lab: ClosedFarm, seed: int) -> None:
+    draw = random.Random(seed)
     ports, injected, sweeps, runs = lab.network.ports, [], [], 0
     started = time.monotonic()
 

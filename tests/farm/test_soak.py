@@ -43,21 +43,23 @@ def check_history(farm: Farm, sweep: str, seconds: float) -> None:
     assert violations(farm, sweep) == []
 
 
-def test_a_sweep_under_injected_faults_has_a_clean_history(own_farm: Farm, tmp_path: Path) -> None:
+def test_a_sweep_under_injected_faults_has_a_clean_history(
+    own_farm: Farm, tmp_path: Path, seed: int
+) -> None:
     sweep = submit(own_farm, tmp_path, SHORT)
-    injector = FaultInjector(own_farm, seed=1)
+    injector = FaultInjector(own_farm, seed)
     injector.run(until=lambda: bool(injector.injected))
     check_history(own_farm, sweep, 120)
     assert sweep_summaries(own_farm.db, sweep)[0].done > 0
 
 
 @pytest.mark.slow
-def test_fifty_phones_under_ten_minutes_of_faults(lab: Lab, tmp_path: Path) -> None:
+def test_fifty_phones_under_ten_minutes_of_faults(lab: Lab, tmp_path: Path, seed: int) -> None:
     sizes = list(range(1, TRIALS + 1))
     with start_farm(lab, count=PHONES) as farm:
         sweep = submit(farm, tmp_path, LONG.format(sizes=sizes))
         started = time.monotonic()
-        injector = FaultInjector(farm, seed=int(os.environ.get("FARM_SOAK_SEED", "1")))
+        injector = FaultInjector(farm, seed)
         injector.run(until=lambda: time.monotonic() - started > SECONDS)
         check_history(farm, sweep, 7200)
         summary = sweep_summaries(farm.db, sweep)[0]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.check_finding import ERROR, OK, WARNING, CheckFinding
-from orchestrator.app.lab_checks import judge_versions
-from orchestrator.app.usb_checks import (
+from orchestrator.app.checks.check_finding import ERROR, OK, WARNING, CheckFinding
+from orchestrator.app.checks.lab_checks import judge_versions
+from orchestrator.app.checks.usb_checks import (
     AdbProcess,
     HostUsb,
     UsbPort,
@@ -159,7 +159,7 @@ def adb_port() -> Iterator[int]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(timeout=3)
+        thread.join(timeout=120)
 
 
 def test_a_running_adb_server_is_asked(adb_port: int) -> None:

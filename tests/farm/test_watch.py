@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.decisions.states import SweepState
+from orchestrator.planning.states import SweepState
 from orchestrator.store.sweep_queries import find_sweep
 from tests.farm.conftest import Farm, wait_for
 from tests.tui.pty_screen import open_farm_screen

@@ -74,7 +74,7 @@ def test_the_demo_runs_from_a_wheel(wheel: Path, tmp_path: Path, python: str) ->
     assert done.returncode == 0, done.stderr
     farm = venv / "bin" / "farm"
     demo = subprocess.run(
-        [farm, "demo", "--dir", "demo-lab", "--speed", "500"],
+        [farm, "demo", "--dir", "demo-lab"],
         cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
@@ -84,6 +84,6 @@ def test_the_demo_runs_from_a_wheel(wheel: Path, tmp_path: Path, python: str) ->
     )
     assert demo.returncode == 0, demo.stderr
     assert (tmp_path / "demo-lab" / "report.html").exists()
-    made = subprocess.run([farm, "init", "lab"], cwd=tmp_path, capture_output=True, check=False)
+    made = subprocess.run([farm, "lab", "init"], cwd=tmp_path, capture_output=True, check=False)
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "lab" / "sweeps" / "smoke.yaml").exists()

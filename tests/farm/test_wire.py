@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.store.tables import report
 from tests.conftest import new_database, postgres_server, store_url_of

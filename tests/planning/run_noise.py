@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrator.decisions.median_interval import median_interval
-from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
+from orchestrator.analysis.median_interval import median_interval
+from orchestrator.store.stop_rule import StopCause, StopDecision, decide_stop
 from orchestrator.sweepfile.policy import StopRule
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

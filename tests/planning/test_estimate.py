@@ -5,17 +5,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.planning.estimate import (
+    CalculatedRun,
     DurationRange,
-    EstimateBasis,
     PhoneEstimate,
     ProfiledStep,
-    RunEstimate,
-    RunTiming,
     TimingHistory,
     estimate_phone,
 )
 from orchestrator.planning.expand import expand_sweep
 from orchestrator.planning.plan_warnings import plan_warnings
+from orchestrator.planning.run_durations import Durations, EstimateBasis, RunTiming, phone_speed
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.analysis.builders import EXTRAPOLATED, phone
 from workloads.protocol.metrics import Provenances
@@ -34,20 +33,22 @@ def past_runs(
     key = sweep.cells[cell].key
     MODELS[serial] = model
     return [
-        RunTiming(index, sweep.id, serial, *key, 0.0, 10 + cooldown_s, cooldown_s, None)
-        for index, cooldown_s in enumerate(cooldowns_s)
+        RunTiming(serial, *key, 0.0, 10 + cooldown_s, sweep.id, cooldown_s)
+        for cooldown_s in cooldowns_s
     ]
 
 
 def estimate_on_pixel(
-    sweep: Sweep, runs: list[RunTiming], twin: RunEstimate | None = None
+    sweep: Sweep, runs: list[RunTiming], twin: CalculatedRun | None = None, speed: float = 1.0
 ) -> PhoneEstimate:
     """Estimate the time of a sweep on one phone."""
+    models = {**MODELS, "a": "Pixel 6"}
+    durations = Durations(runs, models, {cell.condition_digest: "cold" for cell in sweep.cells})
     return estimate_phone(
         sweep,
         expand_sweep(sweep, [PIXEL]).trials,
         PIXEL,
-        TimingHistory(runs, MODELS, {cell.condition_digest: "cold" for cell in sweep.cells}),
+        TimingHistory(durations, models, speeds={"a": speed}),
         {"cold": twin} if twin else {},
     )
 
@@ -60,12 +61,15 @@ def test_the_closest_history_is_used_and_named() -> None:
     estimate = estimate_on_pixel(sweep, other_model + sibling + own)
     assert estimate.bases == {EstimateBasis.SAME_PHONE: 1, EstimateBasis.SAME_MODEL: 1}
     assert estimate.runs == 8
-    assert estimate.measuring == DurationRange(80, 80)
-    assert estimate.cooling == DurationRange(440, 440)
+    assert estimate.cooling is not None
+    assert estimate.measuring.p50_s == pytest.approx(80, rel=0.3)
+    assert estimate.cooling.p50_s == pytest.approx(440, rel=0.3)
+    assert estimate.cooling.p90_s < 2 * 440
     assert estimate_on_pixel(sweep, other_model + own).bases == {
         EstimateBasis.SAME_PHONE: 1,
         EstimateBasis.OTHER_CELLS: 1,
     }
+    assert estimate_on_pixel(sweep, other_model).bases == {EstimateBasis.LAB: 2}
     assert estimate_on_pixel(sweep, sibling).bases == {
         EstimateBasis.SAME_MODEL: 1,
         EstimateBasis.OTHER_CELLS_SAME_MODEL: 1,
@@ -74,13 +78,23 @@ def test_the_closest_history_is_used_and_named() -> None:
 
 def test_without_history_the_twin_is_used_and_without_a_twin_the_protocol_length() -> None:
     sweep = read_sweep(GOOD + "repeat: 3")
-    twin = RunEstimate(EstimateBasis.TWIN, ((9.0, 30.0),))
+    twin = CalculatedRun(9.0, 30.0)
     with_twin = estimate_on_pixel(sweep, [], twin)
     assert with_twin.bases == {EstimateBasis.TWIN: 1}
     assert with_twin.cooling == DurationRange(90, 90)
     without_twin = estimate_on_pixel(sweep, [])
     assert without_twin.bases == {EstimateBasis.PROTOCOL_LENGTH: 1}
     assert (without_twin.cooling, without_twin.total) == (None, DurationRange(24, 24))
+
+
+def test_only_what_the_phone_clock_counts_is_converted_to_wall_time() -> None:
+    assert phone_speed([300.0, 700.0], host_s=5.0) == 200.0
+    assert phone_speed([300.0, 690.0], host_s=1000.0) == 1.0  # a real phone; between the stages
+    assert phone_speed([], host_s=0.0) == 1.0
+    sweep = read_sweep(GOOD + "repeat: 3")
+    assert estimate_on_pixel(sweep, [], speed=200.0).total.p50_s == pytest.approx(24 / 200)
+    runs = past_runs(sweep, "a", "Pixel 6", [20.0])
+    assert estimate_on_pixel(sweep, runs, speed=200.0) == estimate_on_pixel(sweep, runs)
 
 
 def test_past_variation_gives_a_reproducible_range() -> None:
@@ -95,7 +109,12 @@ def test_repeats_until_precise_are_estimated_over_all_looks() -> None:
     sweep = read_sweep(GOOD + "repeat: {until: 2%, max: 32}")
     estimate = estimate_on_pixel(sweep, past_runs(sweep, "a", "Pixel 6", [0.0]))
     assert estimate.runs == 32
-    assert 60 <= estimate.measuring.p50_s <= 320 == estimate.measuring.p90_s
+    assert 60 <= estimate.measuring.p50_s <= 320
+    fixed = read_sweep(GOOD + "repeat: 32")
+    assert (
+        estimate.total.p50_s
+        < estimate_on_pixel(fixed, past_runs(fixed, "a", "Pixel 6", [0.0])).total.p50_s
+    )
 
 
 def test_a_baseline_is_counted_per_recurrence() -> None:
@@ -148,7 +167,7 @@ def test_the_step_time_of_the_same_case_predicts_a_run_under_another_condition()
     cell = cold.cells[0]
     profile = ProfiledStep("a", cell.case_digest, "big4", cell.condition.freq, step_ms=20.0)
     MODELS["a"] = "Pixel 6"
-    history = TimingHistory([], MODELS, {}, [profile])
+    history = TimingHistory(Durations([], MODELS), MODELS, [profile])
     estimate = estimate_phone(longer, expand_sweep(longer, [PIXEL]).trials, PIXEL, history)
     assert estimate.bases == {EstimateBasis.PROFILE: 1}
     warmup = longer.cells[0].condition.launch.warmup

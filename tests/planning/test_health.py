@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.decisions.health import (
+from orchestrator.planning.states import Health
+from orchestrator.store.phone_health import (
     FLAPS_MAX,
-    Health,
     HealthState,
     health_after_check,
     health_after_flaps,

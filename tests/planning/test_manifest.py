@@ -130,6 +130,21 @@ def test_every_mistake_in_a_manifest_has_its_location(
     assert any(expected in text for _, _, text in problems), problems
 
 
+def test_all_mistakes_in_a_manifest_are_reported_at_once() -> None:
+    text = GOOD.replace(ZEROS, "12ab").replace('"{tokens}"', '"{token}"')
+    text = text.replace("default: 32", "default: 99").replace("unit: ns", "unit: hours")
+    places = [
+        problem.split(": ")[1].rpartition("tool.yaml:")[2] for _, _, problem in problems_of(text)
+    ]
+    assert places == ["10:35", "4:9", "6:21", "7:25"]
+
+
+def test_a_mistake_causes_no_mistakes_about_what_depends_on_it() -> None:
+    texts = [problem for _, _, problem in problems_of(GOOD.replace(f"\n  tool: {ZEROS}", " x"))]
+    assert len(texts) == 1
+    assert "tool.yaml:3:8: files: this is not a mapping; write it like {llama-bench" in texts[0]
+
+
 def test_a_manifest_can_have_optional_keys() -> None:
     more = GOOD.replace("json: samples_ns, unit: ns", "regex: 'took ([0-9.]+)', unit: ms, skip: 2")
     more += "  loss: {regex: 'loss ([0-9.]+)'}\n  peak_rss: {json: rss, unit: MB}\n"

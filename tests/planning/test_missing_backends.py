@@ -2,8 +2,8 @@
 
 import pytest
 
+from orchestrator.app.twin_estimate import to_request
 from orchestrator.planning.expand import SkipCode, expand_sweep
-from orchestrator.planning.twin_estimate import to_request
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.analysis.builders import phone
 from workloads.protocol.phone_facts import OpenCLFacts

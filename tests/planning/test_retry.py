@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestrator.decisions.retry import RetryAction, decide_retry
+from orchestrator.store.retry import RetryAction, decide_retry
+from orchestrator.sweepfile.policy import RetryLimits
 from tests.builders import a_faulty_report, a_report, a_run, a_void_report
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
@@ -41,7 +42,7 @@ JOB = Job(
         (Hung(), {Blame.PHONE: 1}, RetryAction.RETRY),  # second time
         (Hung(), {Blame.PHONE: 2}, RetryAction.GIVE_UP),  # third time
         (Hung(), {Blame.CONDITION: 2}, RetryAction.RETRY),  # other blames do not count
-        (TooHot(), {}, RetryAction.RETRY_LATER),  # healthy, but the condition is not met
+        (TooHot(), {}, RetryAction.RETRY),  # healthy, but the condition is not met
         (TooHot(), {Blame.CONDITION: 2}, RetryAction.GIVE_UP),
         (BrokerDown(), {Blame.FARM: 50}, RetryAction.RETRY),  # the farm's own faults never count
         (Interrupted(), {Blame.PHONE: 2}, RetryAction.RETRY),
@@ -53,14 +54,14 @@ def test_the_blame_decides_the_retry(
     assert decide_retry(a_faulty_report(JOB, error), earlier).action == following
 
 
-def test_valid_and_suspect_runs_are_accepted_and_void_ones_are_retried_later() -> None:
+def test_valid_and_suspect_runs_are_accepted_and_void_ones_are_retried() -> None:
     assert decide_retry(a_report(JOB), {}).action == RetryAction.ACCEPT
     suspect = Verdict(
         validity=Validity.SUSPECT,
         reasons=(Reason.suspect(ReasonCode.OTHER_CORES_BUSY, busy_pct=60),),
     )
     assert decide_retry(a_report(JOB, verdict=suspect), {}).action == RetryAction.ACCEPT
-    assert decide_retry(a_void_report(JOB), {}).action == RetryAction.RETRY_LATER
+    assert decide_retry(a_void_report(JOB), {}).action == RetryAction.RETRY
     assert decide_retry(a_void_report(JOB), {Blame.CONDITION: 2}).action == RetryAction.GIVE_UP
 
 
@@ -72,9 +73,18 @@ def test_a_run_that_did_other_work_is_a_finding() -> None:
     assert decision.reason == reason.text
 
 
-def test_the_delay_after_a_fault_of_the_farm_grows() -> None:
-    pauses = [
-        decide_retry(a_faulty_report(JOB, BrokerDown()), {Blame.FARM: n}).pause_s for n in range(9)
+@pytest.mark.parametrize(
+    ("error", "after_runs"),
+    [(Unreachable(), [1, 4]), (TooHot(), [4, 16]), (BrokerDown(), [0, 1, 2, 4, 8, 16, 16])],
+)
+def test_each_retry_stands_further_back_in_the_order(
+    error: FarmError, after_runs: list[int]
+) -> None:
+    limits = RetryLimits(phone=3, condition=3)
+    places = [
+        decide_retry(a_faulty_report(JOB, error), {error.blame: earlier}, limits).place
+        for earlier in range(len(after_runs))
     ]
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (0.0, 30.0)
+    assert [place.after_runs for place in places] == after_runs
+    has_pause = [place.pause_s > 0 for place in places]
+    assert has_pause == [error.blame is Blame.FARM and place.after_runs > 0 for place in places]

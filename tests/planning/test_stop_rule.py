@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.decisions.median_interval import Instability, median_interval
-from orchestrator.decisions.stop_rule import StopCause, StopDecision, decide_stop
+from orchestrator.analysis.median_interval import Instability, median_interval
+from orchestrator.store.stop_rule import StopCause, StopDecision, decide_stop
 from orchestrator.sweepfile.policy import StopRule, runs_needed
 from tests.planning.run_noise import PINNED, UNPINNED, Noise, coverage, saving, stopped
 

@@ -232,11 +232,11 @@ def test_the_cpu_study_of_emdl21_has_the_expected_cells() -> None:
         ("defaults: {coers: big4}", 12, "defaults: unknown key 'coers'; did you mean 'cores'?"),
         ("repeat: {min: 6}", 9, "repeat: the key 'until' is missing"),
         ("repeat: {until: 2}", 17, "repeat.until: '2' is not a percentage; write"),
-        ("repeat: {until: 0%}", 17, "repeat.until: 0.00% is out of range"),
+        ("repeat: {until: 0%}", 17, "repeat.until: 0% is out of range; use 0.01% to 100%"),
         ("repeat: {until: 2%, min: 5}", 26, "repeat.min: 5 runs cannot give a 95.0% interval"),
         ("repeat: {until: 2%, max: 5}", 26, "repeat.max: 5 is less than the minimum number"),
         ("repeat: {until: 2%, metric: step}", 29, "repeat.metric: unknown metric 'step'"),
-        ("order: {every: 3}", 9, "order: every needs a baseline"),
+        ("order: {every: 3}", 16, "order.every: needs a baseline"),
         ("order: {baseline: {batch_size: 7}}", 19, "order.baseline: no cell matches"),
         (
             "order: {baseline: {batch_size: [7]}}",
@@ -253,7 +253,7 @@ def test_the_cpu_study_of_emdl21_has_the_expected_cells() -> None:
         ("deadline: tomorrow", 11, "deadline: 'tomorrow' is not a time; write it like 2026"),
         ("deadline: 2026-11-20T18:00", 11, "deadline: the time zone is missing"),
         ("tags: [Paper]", 8, "tags[0]: 'Paper' is not a tag; write up to 32 lower case"),
-        ("owner: ''", 8, "owner: a name must have 1 to 64 characters"),
+        ("owner: ''", 8, "owner: the value is missing; write 1 to 64 characters"),
     ],
 )
 def test_a_mistake_is_reported_with_its_location(line: str, column: int, expected: str) -> None:

@@ -3,15 +3,16 @@
 import subprocess
 import sys
 
-from orchestrator.app.twin_process import estimate_with_twin
-from orchestrator.planning.estimate import EstimateBasis, TimingHistory, estimate_phone
-from orchestrator.planning.expand import expand_sweep
-from orchestrator.planning.twin_estimate import (
-    from_response,
+from orchestrator.app.twin_estimate import (
+    estimate_with_twin,
     is_simulated,
     sample_trials,
     to_request,
+    twin_predictions,
 )
+from orchestrator.planning.estimate import TimingHistory, estimate_phone
+from orchestrator.planning.expand import expand_sweep
+from orchestrator.planning.run_durations import Durations, EstimateBasis
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.analysis.builders import FITTED, phone
 from workloads.protocol.metrics import Provenances
@@ -40,11 +41,11 @@ def test_a_long_run_is_predicted_to_be_long_and_to_cool_for_long() -> None:
         "Xiaomi MI 9": 0,
         "Abacus 1": 2,
     }
-    estimates = from_response(requested, pairs["Meizu 16T"])
-    (cold_s, soon_s), (hot_s, late_s) = estimates["cold"].pairs[0], estimates["endurance"].pairs[0]
-    assert (round(cold_s), round(hot_s)) == (8, 600)
-    assert soon_s < 60 < late_s < 2400
-    found = estimate_phone(sweep, trials, MEIZU, TimingHistory([], {}, {}), estimates)
+    estimates = twin_predictions(requested, pairs["Meizu 16T"])
+    cold, hot = estimates["cold"], estimates["endurance"]
+    assert (round(cold.measuring_s), round(hot.measuring_s)) == (8, 600)
+    assert cold.cooling_s < 60 < hot.cooling_s < 2400
+    found = estimate_phone(sweep, trials, MEIZU, TimingHistory(Durations([]), {}), estimates)
     assert found.bases == {EstimateBasis.TWIN: 2}
 
 
@@ -71,7 +72,7 @@ def test_only_a_simulated_phone_has_a_twin_and_an_empty_response_gives_no_estima
     assert is_simulated(MEIZU)
     assert not is_simulated(phone("real"))
     trials = expand_sweep(read_sweep(TEXT), [MEIZU]).trials
-    assert from_response(trials, [None, None]) == {}
+    assert twin_predictions(trials, [None, None]) == {}
 
 
 def test_a_malformed_request_is_refused_without_a_traceback() -> None:

@@ -28,7 +28,6 @@ def phone_runs(
             energy_per_step_mj=64.0,
             steps_per_charge=1000.0,
             peak_rss_mb=100.0,
-            step_p90_ms=cold_ms * 1.1,
             **fields,
         )
         for repeat in range(runs)

@@ -5,17 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.selection_contest import (
+    RARE_CLASSES,
+    SCENARIOS,
+    Scenario,
+    Term,
+    draw_digits,
+    draw_rare_on_slow,
+    print_scenario,
+    run_scenario,
+)
 from orchestrator.selection.basic_policies import POLICIES
 from orchestrator.selection.client_table import build_client_table
 from orchestrator.selection.client_types import Client
-from orchestrator.selection.contest import SCENARIOS, run_scenario, worst_first
-from orchestrator.selection.federated_task import (
-    RARE_CLASSES,
-    TaskKind,
-    accuracy,
-    draw_task,
-    train,
-)
+from orchestrator.selection.federated_task import accuracy, draw_task, train
 from orchestrator.selection.policy_comparison import (
     POLICY_METRICS,
     PolicyDelta,
@@ -23,6 +26,7 @@ from orchestrator.selection.policy_comparison import (
     compare_policies,
     summarize_policies,
 )
+from orchestrator.selection.population import PopulationPlan, draw_population
 from orchestrator.selection.simulate import (
     SimulationOutcome,
     SimulationPlan,
@@ -51,7 +55,7 @@ FOUR = phones(10.0, 20.0, 30.0, 40.0)
 
 
 def test_federated_averaging_learns_more_than_one_client_alone() -> None:
-    task = draw_task(TaskKind.CLUSTERS, 20, seed=3)
+    task = draw_task(range(20), seed=3)
     everyone = np.arange(20)
     weights, first = train(task, task.initial_weights(), everyone)
     for _ in range(40):
@@ -65,7 +69,7 @@ def test_federated_averaging_learns_more_than_one_client_alone() -> None:
 
 
 def test_a_perceptron_learns_digits_and_its_gradient_is_right() -> None:
-    task = draw_task(TaskKind.DIGITS, 12, seed=3)
+    task = draw_digits(draw_population(FOUR, PopulationPlan(12)), seed=3)
     weights, everyone = task.initial_weights(), np.arange(12)
     before = accuracy(task, weights)
     for _ in range(15):
@@ -74,12 +78,13 @@ def test_a_perceptron_learns_digits_and_its_gradient_is_right() -> None:
 
 
 def test_rare_labels_are_only_on_slow_phones() -> None:
-    slowness = np.arange(50.0)
-    task = draw_task(TaskKind.CLUSTERS, 50, 1, slowness)
+    population = draw_population(FOUR, PopulationPlan(50))
+    task = draw_rare_on_slow(population, seed=1)
     has_rare = task.label_shares[:, list(RARE_CLASSES)].sum(axis=1) > 0.01
-    assert not has_rare[:30].any()
-    assert has_rare[30:].any()
-    labels = task.data_of(np.arange(30))[1]
+    slow = population.fleet.cold_s > np.quantile(population.fleet.cold_s, 0.5)
+    assert not has_rare[~slow].any()
+    assert has_rare[slow].any()
+    labels = task.data_of(np.flatnonzero(~slow))[1]
     assert not np.isin(labels, RARE_CLASSES).any()
 
 
@@ -240,24 +245,15 @@ def test_gini_measures_unfairness() -> None:
     assert gini(np.eye(10)[0]) == pytest.approx(0.9)
 
 
-def test_a_contest_has_a_row_per_scenario_with_the_worst_first() -> None:
-    plans = [replace(each.plan, rounds=2, clients=20, k=5) for each in SCENARIOS[:2]]
-    rows = worst_first(
-        run_scenario(FOUR, replace(scenario, plan=plan), range(2), ablation=True)
-        for scenario, plan in zip(SCENARIOS, plans, strict=False)
-    )
-    assert {entry.policy for entry in rows[0].entries} >= {"random", "oort", "frugal"}
-    assert rows[0].ours.time.value >= rows[1].ours.time.value
-    assert rows[0].baseline.energy is not None
-    assert rows[0].baseline.energy.value == 1.0
-    assert set(rows[0].terms) == set(rows[1].terms)
-
-
-def test_the_scenarios_are_those_that_were_agreed() -> None:
-    from orchestrator.commands.select_simulate import SCENARIO_NAMES
-
-    assert tuple(scenario.name for scenario in SCENARIOS) == SCENARIO_NAMES
-    assert len(SCENARIOS) >= 8
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_contest_compares_every_policy_and_term(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = replace(scenario.plan, rounds=2, clients=20, k=5)
+    print_scenario(scenario, run_scenario(FOUR, plan, range(2), ablation=True))
+    text = capsys.readouterr().out
+    assert all(f"  {policy} " in text for policy in POLICIES if policy != "random")
+    assert all(f"frugal without {term} " in text for term in Term)
 
 
 @pytest.mark.slow

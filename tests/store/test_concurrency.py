@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import func, select
 
-from orchestrator.decisions.states import ReportStatus, RunState, SweepState
+from orchestrator.planning.states import ReportStatus, RunState, SweepState
 from orchestrator.store import (
     leases,
     phone_actions,
@@ -28,6 +28,7 @@ from tests.builders import (
     an_announcement,
     planned_runs,
 )
+from tests.leasing import lease_next
 from workloads.protocol.faults import FarmTrouble, InvalidRequest
 from workloads.protocol.messages import Job
 
@@ -68,7 +69,7 @@ def operator_actions(store: Database, rng: random.Random) -> list[Callable[[], o
 
 def lease_jobs(store: Database, now: float = 2e9) -> list[Job]:
     """Lease the next run of every phone."""
-    return [job for _, job in leases.lease_next(store, HOSTS, lease_timeout_s=30, now=now)]
+    return [job for _, job in lease_next(store, HOSTS, lease_timeout_s=30, now=now)]
 
 
 def finish(store: Database) -> None:

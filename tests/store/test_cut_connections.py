@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import leases, phone_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from tests.builders import a_report
 from tests.conftest import new_database
+from tests.leasing import lease_next
 from tests.store import three_phones
 from workloads.protocol.faults import StoreDown
 from workloads.protocol.messages import Job
@@ -56,7 +57,7 @@ def test_runs_are_stored_once_while_connections_are_cut(postgres: str) -> None:
             now += 60
             repeat_until_done(lambda at=now: leases.expire(store, at, set(), set()), lost)
             jobs: list[tuple[str, Job]] = repeat_until_done(
-                lambda at=now: leases.lease_next(store, three_phones.HOSTS, 30, now=at), lost
+                lambda at=now: lease_next(store, three_phones.HOSTS, 30, now=at), lost
             )
             reports = [a_report(job) for _, job in jobs]
             repeat_until_done(lambda sent=reports: store_parcels(store, "host-a", sent), lost)

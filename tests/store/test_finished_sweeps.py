@@ -1,6 +1,6 @@
 """Sweeps without runs left: they leave the state active, and come back with new runs."""
 
-from orchestrator.decisions.states import SweepState
+from orchestrator.planning.states import SweepState
 from orchestrator.store import sweep_actions, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.finished_sweeps import mark_finished

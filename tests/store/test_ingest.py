@@ -1,12 +1,13 @@
 """Ingest: every parcel is stored once, however often and in whatever order it arrives."""
 
 from datetime import UTC, datetime
+from time import time
 
 import pytest
 from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.planning.trials import PlannedRun
 from orchestrator.store import (
     leases,
@@ -31,13 +32,16 @@ from tests.builders import (
     an_announcement,
     planned_runs,
 )
+from tests.leasing import lease_next
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
+    FarmError,
     FarmTrouble,
     FaultKind,
     InvalidRequest,
     Killed,
     RunnerDied,
+    TooHot,
     Unreachable,
 )
 from workloads.protocol.memory_outcome import MemoryOutcome
@@ -65,7 +69,7 @@ def job(store: Database) -> Job:
 
 def lease(store: Database) -> Job:
     """Lease the next run of PH1."""
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
+    ((_, job),) = lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
     return job
 
 
@@ -148,7 +152,7 @@ def test_a_host_cannot_report_for_another(store: Database, job: Job) -> None:
     refused = store_parcels(store, "host-b", forged).refused
     assert [host for host, _ in refused] == ["host-b", "host-b"]
     assert (count(store, "stale"), state_of(store, job)) == (0, RunState.LEASED)
-    store_parcels(store, "host-a", [a_faulty_report(job, Unreachable())])
+    store_parcels(store, "host-a", [a_faulty_report(job, FarmTrouble())])
     second = lease(store)
     assert second.run.attempt == 2
     store_parcels(store, "host-a", [a_report(second)])
@@ -222,7 +226,7 @@ def test_deliveries_of_several_hosts_are_one_transaction(store: Database, job: J
     store_parcels(store, "host-b", [an_announcement(a_phone("PH2"), host="host-b")])
     other = a_trial(5, "PH2")
     submission.submit(store, SWEEP | {"id": "sw-00000002"}, [other], planned_runs([other]))
-    ((_, second),) = leases.lease_next(store, {"PH2": "host-b"}, lease_timeout_s=30, now=2e9)
+    ((_, second),) = lease_next(store, {"PH2": "host-b"}, lease_timeout_s=30, now=2e9)
     deliveries = [
         Delivery("host-a", [a_report(job)]),
         Delivery("host-b", [a_report(second, host="host-b"), a_report(job, host="host-b")]),
@@ -270,7 +274,7 @@ def test_every_run_has_an_outcome(store: Database, job: Job) -> None:
     ]
 
 
-def test_a_void_run_moves_to_the_end_of_the_queue_and_fails_after_three_attempts(
+def test_a_void_run_is_tried_after_the_other_runs_and_fails_after_three_attempts(
     store: Database, job: Job
 ) -> None:
     store_parcels(store, "host-a", [a_void_report(job)])
@@ -287,14 +291,55 @@ def test_a_void_run_moves_to_the_end_of_the_queue_and_fails_after_three_attempts
     assert failed.reason == f"{verdict.reasons[0].text} (3 times)"
 
 
+@pytest.mark.parametrize(
+    ("error", "order"),
+    [
+        (Unreachable(), [0, 1, 0, 2, 3, 4, 5]),  # after one other run
+        (TooHot(), [0, 1, 2, 3, 4, 0, 5]),  # after four
+        (FarmTrouble(), [0, 0, 1, 2, 3, 4, 5]),  # at once
+    ],
+)
+def test_a_retry_stands_after_a_number_of_other_runs(
+    store: Database, error: FarmError, order: list[int]
+) -> None:
+    """However much time passes between two leases."""
+    for serial, later_s in (("PH1", 0.0), ("PH2", 1e4)):
+        store_parcels(store, "host-a", [an_announcement(a_phone(serial))])
+        trials = [a_trial(number, serial) for number in range(6)]
+        submission.submit(store, SWEEP, trials, planned_runs(trials))
+        number_of = {trial.id: number for number, trial in enumerate(trials)}
+        found = []
+        for turn in range(7):
+            now = time() + turn * later_s
+            ((_, job),) = lease_next(store, {serial: "host-a"}, 30, now)
+            found.append(number_of[job.run.trial])
+            failed = job.run.trial == trials[0].id and job.run.attempt == 1
+            report = a_faulty_report(job, error) if failed else a_report(job)
+            store_parcels(store, "host-a", [report])
+        assert (serial, found) == (serial, order)
+
+
+def test_a_phone_without_another_run_retries_at_once(store: Database, job: Job) -> None:
+    store_parcels(store, "host-a", [a_report(job)])
+    last = lease(store)
+    result = store_parcels(store, "host-a", [a_faulty_report(last, Unreachable())])
+    ((_, again),) = lease_next(store, {"PH1": "host-a"}, 30, now=time())
+    assert (again.run.trial, again.run.attempt) == (last.run.trial, 2)
+    assert "will be retried after at most 1 other run of this phone" in result.events[0].text
+
+
 def test_faults_of_the_farm_do_not_count_as_attempts(store: Database, job: Job) -> None:
-    current = job
+    store_parcels(store, "host-a", [a_faulty_report(job, FarmTrouble())])
+    again = lease(store)
+    assert again.run.trial == job.run.trial, "the first one keeps its place"
+    store_parcels(store, "host-a", [a_faulty_report(again, FarmTrouble())])
+    store_parcels(store, "host-a", [a_report(lease(store))])
     for _ in range(8):
-        store_parcels(store, "host-a", [a_faulty_report(current, FarmTrouble())])
+        now = time()
+        assert lease_next(store, {"PH1": "host-a"}, 30, now) == [], "it has a pause"
+        ((_, again),) = lease_next(store, {"PH1": "host-a"}, 30, now + 60)
+        store_parcels(store, "host-a", [a_faulty_report(again, FarmTrouble())])
         assert state_of(store, job) == RunState.QUEUED
-        ((_, current),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4e9)
-        if current.run.trial != job.run.trial:
-            pytest.fail("farm trouble must not move a run to the end of the queue")
 
 
 def test_a_blob_is_reassembled_from_its_chunks(store: Database) -> None:

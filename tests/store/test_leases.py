@@ -7,12 +7,13 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import leases, submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.tables import run
 from tests.builders import a_phone, a_report, a_run, a_trial, an_announcement, planned_runs
+from tests.leasing import lease_next
 from workloads.protocol.messages import Job
 
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
@@ -44,20 +45,20 @@ def test_submitting_twice_queues_every_run_once(store: Database) -> None:
 
 def test_each_idle_phone_gets_the_first_run_of_its_queue(store: Database) -> None:
     submit(store, phones=3, trials=2)
-    jobs = leases.lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_timeout_s=30)
+    jobs = lease_next(store, {"PH1": "host-a", "PH3": "host-b"}, lease_timeout_s=30)
     expected = {("host-a", a_trial(0, "PH1").id), ("host-b", a_trial(0, "PH3").id)}
     assert {(host, job.run.trial) for host, job in jobs} == expected
 
 
 def test_a_phone_with_a_lease_gets_no_second_one(store: Database) -> None:
     submit(store)
-    assert len(leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)) == 1
-    assert leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30) == []
+    assert len(lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)) == 1
+    assert lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30) == []
 
 
 def test_the_database_itself_refuses_two_leases_on_a_phone(store: Database) -> None:
     submit(store)
-    leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
+    lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
     with store.read() as connection:
         leased = (
             connection.execute(select(run).where(run.c.state == RunState.LEASED)).one()._asdict()
@@ -71,7 +72,7 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
     submit(store, trials=1)
     attempts = []
     for _ in range(3):
-        ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
+        ((_, job),) = lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30)
         attempts.append((job.run.attempt, job.fence))
         leases.expire(store, time.time() + 60)
     first = attempts[0][1]
@@ -81,7 +82,7 @@ def test_every_lease_has_a_new_attempt_and_a_higher_fence(store: Database) -> No
 
 def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
     submit(store, trials=1)
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
+    ((_, job),) = lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
     older = job.run.model_copy(update={"attempt": 7})
     leased = leases.leased_runs(store)
     assert leases.renew(store, leased, {older: 9000.0}, latest=9000.0) == 0
@@ -94,7 +95,7 @@ def test_a_heartbeat_renews_only_its_own_attempt(store: Database) -> None:
 
 def test_an_attempt_that_is_alive_keeps_its_lease(store: Database) -> None:
     submit(store, trials=1)
-    ((_, job),) = leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
+    ((_, job),) = lease_next(store, {"PH1": "host-a"}, lease_timeout_s=10, now=1000.0)
     assert leases.expire(store, 2000.0, alive={job.run}) == []
     assert states(store) == [RunState.LEASED]
 
@@ -102,7 +103,7 @@ def test_an_attempt_that_is_alive_keeps_its_lease(store: Database) -> None:
 def test_heartbeats_renew_every_lease_of_a_busy_lab(store: Database) -> None:
     submit(store, phones=2)
     idle = {"PH1": "host-a", "PH2": "host-a"}
-    jobs = [job for _, job in leases.lease_next(store, idle, lease_timeout_s=10, now=1000.0)]
+    jobs = [job for _, job in lease_next(store, idle, lease_timeout_s=10, now=1000.0)]
     running = {job.run: 2000.0 + number for number, job in enumerate(jobs)}
     assert leases.renew(store, leases.leased_runs(store), running, latest=9000.0) == 2
     assert {each.until for each in leases.leased_runs(store)} == {2000.0, 2001.0}
@@ -112,8 +113,8 @@ def test_a_run_that_must_wait_is_skipped(store: Database) -> None:
     submit(store, trials=1)
     with store.write() as connection:
         connection.execute(run.update().values(not_before=5000.0))
-    assert leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4999.0) == []
-    assert len(leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=5000.0)) == 1
+    assert lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=4999.0) == []
+    assert len(lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=5000.0)) == 1
 
 
 def test_an_unknown_run_is_unfinished(store: Database) -> None:
@@ -128,7 +129,7 @@ def test_two_schedulers_at_once_lease_each_phone_once(store: Database) -> None:
     jobs: list[Job] = []
     for _ in range(3):
         with ThreadPoolExecutor(2) as pool:
-            requests = [pool.submit(leases.lease_next, store, hosts, 30.0) for _ in range(6)]
+            requests = [pool.submit(lease_next, store, hosts, 30.0) for _ in range(6)]
             leased = [job for each in requests for _, job in each.result()]
         assert sorted(names) == sorted(job.phone for job in leased)
         store_parcels(store, "host-a", [a_report(job) for job in leased])
@@ -140,7 +141,7 @@ def test_two_schedulers_at_once_lease_each_phone_once(store: Database) -> None:
 
 def test_a_clock_that_was_set_back_does_not_keep_a_lost_lease_alive(store: Database) -> None:
     submit(store, trials=1)
-    leases.lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
+    lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9)
     hour_ago = 2e9 - 3600
     leases.renew(store, leases.leased_runs(store), {}, latest=hour_ago + 30)
     assert len(leases.expire(store, hour_ago + 31)) == 1

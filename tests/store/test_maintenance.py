@@ -15,20 +15,19 @@ from orchestrator.app.exchange_bundles import BadBundle, import_bundle
 from orchestrator.app.export_results import ExportRequest, prepare_report, write_export
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.maintain_store import restore_store, write_backup
-from orchestrator.app.run_service import prune_daily
+from orchestrator.app.services.run_service import prune_daily
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
-from orchestrator.decisions.states import ReportStatus
+from orchestrator.planning.states import ReportStatus
 from orchestrator.store import (
     audit_log,
-    leases,
     phone_queries,
     removal,
     results,
     sweep_queries,
 )
 from orchestrator.store.backup import restore_rows, snapshot
-from orchestrator.store.budget_pauses import pause_overspent
+from orchestrator.store.budget import pause_overspent
 from orchestrator.store.compressed_text import DICTIONARY
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.ingest import store_parcels
@@ -40,6 +39,7 @@ from tests.builders import a_report
 from tests.conftest import new_database
 from tests.export.telemetry_blob import a_blob
 from tests.farm.conftest import wait_for
+from tests.leasing import lease_next
 from tests.store import three_phones
 from tests.stored_runs import store_runs
 from workloads.lab_settings import Lab, LabSettings, StoreSettings
@@ -125,7 +125,7 @@ def test_what_is_pinned_unfinished_or_in_use_is_not_removed(store: Database) -> 
     with store.write() as connection:
         connection.execute(update(run).values(state="cancelled"))
     removal.set_pinned(store, name, True, ANNA)
-    with pytest.raises(InvalidRequest, match="is pinned; first: farm sweep unpin"):
+    with pytest.raises(InvalidRequest, match="is pinned; first: farm sweep keep .* --off"):
         removal.remove_sweep(store, name, ANNA)
     assert removal.prune(store, 1, 1, ANNA, LATER).sweeps == ()
     removal.set_pinned(store, name, False, ANNA)
@@ -202,10 +202,10 @@ def test_a_lab_continues_from_an_old_backup_while_agents_hold_later_reports(
         connection.execute(update(phone).values(fence=1000))
     file, started = io.BytesIO(), {"PH1": "host-a"}
     write_backup(a_lab(tmp_path, store.url), file)
-    ((_, later),) = leases.lease_next(store, started, lease_timeout_s=30)
+    ((_, later),) = lease_next(store, started, lease_timeout_s=30)
     restore_store(a_lab(tmp_path, other), file, replace=False)
     restored = Database(other)
-    ((_, job),) = leases.lease_next(restored, started, lease_timeout_s=30)
+    ((_, job),) = lease_next(restored, started, lease_timeout_s=30)
     assert job.run.attempt > later.run.attempt, "agents drop an attempt that they know"
     assert job.fence > later.fence, "phones refuse a lower fence"
     assert job.run.trial == later.run.trial
@@ -356,9 +356,12 @@ def test_a_running_lab_is_not_restored(tmp_path: Path) -> None:
     Database(lab.store_url).migrate()
     file = tmp_path / "backup.zip"
     words = [str(file), "--lab", str(lab.root)]
-    assert CliRunner().invoke(farm, ["backup", *words], standalone_mode=False).exception is None
+    assert (
+        CliRunner().invoke(farm, ["store", "backup", *words], standalone_mode=False).exception
+        is None
+    )
     with lab_lock(lab):
-        result = CliRunner().invoke(farm, ["restore", *words], standalone_mode=False)
+        result = CliRunner().invoke(farm, ["store", "restore", *words], standalone_mode=False)
     assert isinstance(result.exception, FarmError), result.exception
     assert exit_code(result.exception) == 7
     assert "is already running; stop it with: farm down" in str(result.exception)

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select
 
-from orchestrator.decisions.health import Health
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.planning.states import Health, RunState, SweepState
 from orchestrator.store import (
     leases,
     phone_actions,
@@ -20,7 +19,7 @@ from orchestrator.store import (
 from orchestrator.store.audit_log import audit_entries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from orchestrator.store.next_runs import assign_oldest, next_runs
+from orchestrator.store.next_runs import next_runs
 from orchestrator.store.operator_change import Actor, OperatorChange
 from orchestrator.store.tables import run
 from tests.builders import (
@@ -31,6 +30,7 @@ from tests.builders import (
     an_announcement,
     planned_runs,
 )
+from tests.leasing import choose_oldest, lease_next
 from workloads.protocol.faults import Cancelled, InvalidRequest, RunnerFailed
 from workloads.protocol.messages import CommandKind, CommandResult, Job
 
@@ -49,7 +49,7 @@ def lab(store: Database) -> None:
 
 
 def leased(store: Database, now: float = 2e9) -> dict[str, Job]:
-    found = leases.lease_next(store, HOSTS, lease_timeout_s=30, now=now)
+    found = lease_next(store, HOSTS, lease_timeout_s=30, now=now)
     return {job.phone: job for _, job in found}
 
 
@@ -106,7 +106,7 @@ def test_a_paused_sweep_starts_nothing_until_it_is_resumed(store: Database) -> N
 
 
 def test_a_sweep_paused_between_choice_and_lease_is_not_started(store: Database) -> None:
-    picks = assign_oldest(next_runs(store, HOSTS, now=2e9))
+    picks = choose_oldest(next_runs(store, HOSTS, now=2e9))
     sweep_actions.pause(store, "sw-00000001", ANNA)
     assert (len(picks), leases.lease(store, picks, HOSTS, lease_timeout_s=30, now=2e9)) == (2, [])
 
@@ -206,7 +206,7 @@ def test_a_retired_phone_keeps_its_results_and_blocks_no_sweep(store: Database) 
         )
         store_parcels(store, "host-a", [result])
     assert phone_queries.known_phones(store)[0].health is Health.RETIRED
-    assert phone_health.unhealthy_phones(store) == []
+    assert phone_health.count_unhealthy(store) == {}
     assert phone_actions.release(store, "PH1", ANNA).changed
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, insert, select
 
-from orchestrator.decisions.health import Health
-from orchestrator.store import leases, phone_actions, phone_health, phone_queries, submission
+from orchestrator.planning.states import Health
+from orchestrator.store import phone_actions, phone_health, phone_queries, submission
 from orchestrator.store.audit_log import audit_entries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
@@ -15,6 +15,7 @@ from orchestrator.store.operator_change import Actor
 from orchestrator.store.phone_health import HOST_RESULTS_MAX, CommandOutcome
 from orchestrator.store.tables import command_result
 from tests.builders import a_faulty_report, a_phone, a_trial, an_announcement, planned_runs
+from tests.leasing import lease_next
 from workloads.protocol.faults import Unreachable
 from workloads.protocol.messages import CommandKind, CommandResult, Job
 
@@ -33,9 +34,7 @@ def phones(store: Database) -> None:
 
 
 def leased(store: Database) -> dict[str, Job]:
-    found = leases.lease_next(
-        store, {"PH1": "host-a", "PH2": "host-a"}, lease_timeout_s=30, now=2e9
-    )
+    found = lease_next(store, {"PH1": "host-a", "PH2": "host-a"}, lease_timeout_s=30, now=2e9)
     return {job.phone: job for _, job in found}
 
 
@@ -69,9 +68,9 @@ def test_three_faults_make_a_phone_suspect_and_a_check_ends_it(store: Database) 
         job = (
             leased(store)["PH1"]
             if attempt == 0
-            else leases.lease_next(
-                store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9 + attempt * 1e6
-            )[0][1]
+            else lease_next(store, {"PH1": "host-a"}, lease_timeout_s=30, now=2e9 + attempt * 1e6)[
+                0
+            ][1]
         )
         stored = store_parcels(store, "host-a", [a_faulty_report(job, Unreachable("the cable"))])
     assert [event.kind for event in stored.events] == ["fault", "health"]

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import leases, submission, sweep_actions, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor
 from tests.builders import a_faulty_report, a_report, a_trial, planned_runs
+from tests.leasing import lease_next
 from tests.store.three_phones import HOSTS, PHONES, SWEEP, announce_phones, counts, lease, submit
 from workloads.catalogue import bind
 from workloads.protocol.faults import FarmError, Hung, Interrupted
@@ -46,7 +47,7 @@ def test_a_case_that_kills_attempts_on_two_phones_is_blocked_with_the_evidence(
     assert counts(store) == {RunState.BLOCKED: 12}
     blocked = sweep_queries.runs_in_state(store, "sw-00000001", RunState.BLOCKED)
     assert all("PH1: " in run.reason and "PH2: " in run.reason for run in blocked)
-    assert leases.lease_next(store, HOSTS, lease_timeout_s=30, now=3e9) == []
+    assert lease_next(store, HOSTS, lease_timeout_s=30, now=3e9) == []
     sweep_actions.retry(store, "sw-00000001", ANNA)
     assert counts(store) == {RunState.QUEUED: 12}
     assert EventKind.POISONED not in crash(store, "PH1", Hung("no answer"), 1, now=3e9), (

@@ -3,11 +3,10 @@
 import pytest
 from sqlalchemy import select
 
-from orchestrator.decisions.budget import exceeded_budget
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.store import sweep_actions, sweep_queries
 from orchestrator.store.audit_log import audit_entries
-from orchestrator.store.budget_pauses import pause_overspent
+from orchestrator.store.budget import exceeded_budget, pause_overspent
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.store.operator_change import Actor

@@ -1,11 +1,12 @@
 """Three phones of one host, and a sweep with one case for each of them."""
 
-from orchestrator.decisions.states import RunState
-from orchestrator.store import leases, submission, sweep_queries
+from orchestrator.planning.states import RunState
+from orchestrator.store import submission, sweep_queries
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
 from orchestrator.sweepfile.policy import Policy
 from tests.builders import a_phone, a_trial, an_announcement, planned_runs
+from tests.leasing import lease_next
 from workloads.protocol.messages import Job
 
 PHONES = ("PH1", "PH2", "PH3")
@@ -27,7 +28,7 @@ def submit(store: Database, repeat: int, policy: Policy | None = None) -> None:
 
 def lease(store: Database, phone: str, now: float = 2e9) -> Job:
     """Lease a phone's next run."""
-    ((_, job),) = leases.lease_next(store, {phone: "host-a"}, lease_timeout_s=30, now=now)
+    ((_, job),) = lease_next(store, {phone: "host-a"}, lease_timeout_s=30, now=now)
     return job
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.measurements import RunOutcome
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.study.claim_table import Agreement, ClaimRow, evaluate_claims, table_notes
 from orchestrator.study.evidence import (
     Gap,
@@ -15,7 +15,6 @@ from orchestrator.study.evidence import (
     StudyEvidence,
     collect_evidence,
 )
-from orchestrator.study.kernel_evidence import THIS_COMPUTER, training_observations
 from orchestrator.study.study_catalogue import Claim, ClaimForm, Study
 from orchestrator.study.topic_table import holds_text
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, measured, phone
@@ -96,7 +95,7 @@ def test_a_twin_that_was_fitted_to_a_claim_replays_it() -> None:
 
 def notes_of(row: ClaimRow) -> list[str]:
     """Return the notes below a table of one row."""
-    return table_notes(a_study(row.claim), [row], kernels=False)
+    return table_notes(a_study(row.claim), [row])
 
 
 def test_a_claim_about_one_phone_is_evaluated_on_that_phone_alone_if_there_is_one() -> None:
@@ -308,24 +307,6 @@ def test_a_rejected_energy_is_not_an_observation() -> None:
     )
     missing = collect_evidence([], [refused]).why_not("a", "", {}).missing
     assert missing == MissingEvidence(Gap.NO_VALID_RUN, "predicted too large: it needs 9 GB")
-
-
-def test_kernels_that_did_not_train_are_not_evidence() -> None:
-    from kernels.harness.perceptron_training import FeedResult, PerceptronResult
-
-    right = FeedResult(1, 1, 0.0, 2.0, 1.0, [0.002, 0.004, 0.003], 0.001, 0.003)
-    wrong = FeedResult(1, 1, 0.5, 2.0, 1.0, [0.001], 0.001, 0.001)
-    row = PerceptronResult("mlp-1", (16, 16), {"copied": right, "mapped": wrong}, {1: [0.001]})
-    observations = list(training_observations([row], []))
-    assert {each.settings.get("feed") for each in observations} == {"copied", None}
-    shares = {each.metric: each.values for each in observations if each.metric.endswith("share")}
-    assert shares == {
-        "device_compute_share": (0.25,),
-        "device_copy_share": (0.75,),
-        "compute_share": (0.5,),
-    }
-    assert {each.phone for each in observations} == {THIS_COMPUTER}
-    assert {str(each.provenance) for each in observations} == {"host"}
 
 
 def test_there_is_no_best_of_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
-from orchestrator.decisions.states import RunState
+from orchestrator.planning.states import RunState
 from orchestrator.study.claim_table import Agreement, ClaimRow, evaluate_claims
 from orchestrator.study.evidence import collect_evidence
 from orchestrator.study.study_catalogue import Claim, QueryKind, Study

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN_ESCAPES = re.compile(r"\x1b\[(\d+;\d+H|[\d;]*m|2J|\?(1049|25|7)[hl])")
 LINE_START = re.compile(rb"\x1b\[(\d+);1H")
 # Nobody waits longer for an answer; the computer may be busy with other programs.
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 class PtyScreen:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.eta import RemainingTime
 from orchestrator.analysis.verdict_counts import LeftOutRuns
-from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import LabView
-from orchestrator.decisions.states import RunState
+from orchestrator.app.screen.lab_snapshot import LabSnapshot, PhoneTrace
+from orchestrator.planning.eta import RemainingTime
+from orchestrator.planning.states import RunState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary

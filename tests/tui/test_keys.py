@@ -5,13 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.app.lab_snapshot import LabSnapshot
-from orchestrator.app.phone_filter import parse_phone_filter
-from orchestrator.decisions.states import RunState
+from orchestrator.app.screen.lab_snapshot import LabSnapshot
+from orchestrator.planning.states import RunState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.tui.keyboard import parse_keys
-from orchestrator.tui.keymap import handle_key
-from orchestrator.tui.sorting import visible_phones, window
+from orchestrator.tui.keymap import BINDINGS, handle_key
+from orchestrator.tui.layout import visible_phones, window
 from orchestrator.tui.ui_state import Mode, PendingAction, Sort, Ui
 from tests.builders import a_phone
 from tests.tui.sample_screens import NOW, SWEEP, a_known_phone, a_snapshot, screen_text
@@ -32,7 +31,7 @@ def press(
     """Press keys one after the other; return the new state and the confirmed actions."""
     actions = []
     for key in keys:
-        ui, action = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+        ui, action = handle_key(ui, key, snapshot, NOW)
         actions += [action] if action is not None else []
     return ui, actions
 
@@ -139,10 +138,10 @@ def test_a_key_follows_the_other_sweeps_in_turn() -> None:
     snapshot = replace(first, view=replace(first.view, others=tuple(later)))
     ui, seen = Ui(), []
     for key in ("n", "n", "n", "N"):
-        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+        ui, _ = handle_key(ui, key, snapshot, NOW)
         seen.append(ui.sweep)
     assert seen == ["sw-1", "sw-2", SWEEP.id, "sw-2"]
-    alone, _ = handle_key(Ui(), "n", first, NOW, parse_phone_filter)
+    alone, _ = handle_key(Ui(), "n", first, NOW)
     assert (alone.sweep, alone.note) == ("", "There is no other sweep.")
 
 
@@ -155,16 +154,16 @@ def test_the_matrix_scrolls_to_a_cell_and_describes_it() -> None:
     )
     empty = a_snapshot(a_known_phone())
     snapshot = replace(empty, view=replace(empty.view, cells=many))
-    ui, _ = handle_key(Ui(80, 24), "m", snapshot, NOW, parse_phone_filter)
+    ui, _ = handle_key(Ui(80, 24), "m", snapshot, NOW)
     for key in ["right"] * 90 + ["pagedown"] * 2 + ["down"] * 5:
-        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+        ui, _ = handle_key(ui, key, snapshot, NOW)
     text = screen_text(snapshot, ui)
     assert "mlp-4 batch_size=90, cold big25: 1 done, 3 failed, 1 suspect" in text
     assert any(row.startswith("cold big25 ") for row in text.splitlines())
     for key in ["left"] * 200 + ["up"] * 200:
-        ui, _ = handle_key(ui, key, snapshot, NOW, parse_phone_filter)
+        ui, _ = handle_key(ui, key, snapshot, NOW)
     assert ui.cell == (0, 0)
-    closed, _ = handle_key(ui, "escape", snapshot, NOW, parse_phone_filter)
+    closed, _ = handle_key(ui, "escape", snapshot, NOW)
     assert closed.mode is Mode.TABLE
 
 
@@ -211,6 +210,21 @@ def test_the_quarantine_key_releases_a_quarantined_phone() -> None:
     quarantined = a_known_phone("PH1", "idle", health="quarantined", health_reason="hot")
     _, (action,) = press(Ui(), ["Q", "y"], a_snapshot(quarantined))
     assert action.kind == "release"
+
+
+def test_a_key_has_one_meaning_in_each_mode() -> None:
+    pairs = [(mode, key) for each in BINDINGS for mode in each.words for key in each.keys]
+    assert len(pairs) == len(set(pairs))
+
+
+def test_the_matrix_has_the_keys_that_its_footer_names() -> None:
+    matrix, _ = press(Ui(), "m")
+    last = screen_text(SNAPSHOT, matrix).splitlines()[-1]
+    assert all(word in last for word in ("move", "back", "pause", "cancel", "retry", "help"))
+    for key in "pcr?":
+        assert press(matrix, key)[0].mode in (Mode.CONFIRM, Mode.HELP)
+    assert "quarantine" not in last, "no phone is selected in the matrix"
+    assert press(matrix, "Q")[0].mode is Mode.MATRIX
 
 
 def test_q_quits_from_the_table_and_returns_from_a_phone() -> None:

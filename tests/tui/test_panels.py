@@ -7,9 +7,9 @@ import pytest
 from rich.cells import cell_len
 
 from orchestrator.analysis.failure_groups import FailureGroup
-from orchestrator.app.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.app.lab_status import ReportedProblem, join_heartbeats, reported_problems
-from orchestrator.decisions.states import RunState, SweepState
+from orchestrator.app.screen.lab_snapshot import LabSnapshot, PhoneTrace
+from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import Lease
 from orchestrator.store.sweep_queries import SweepSummary

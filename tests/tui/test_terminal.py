@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.decisions.states import SweepState
+from orchestrator.planning.states import SweepState
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.tui.conftest import QuietLab, announce_phone
 from tests.tui.pty_screen import OWN_ESCAPES, PtyScreen, open_farm_screen, open_screen

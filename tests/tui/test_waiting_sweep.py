@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orchestrator.app.lab_status import LabView
-from orchestrator.app.phone_state_text import KnownPhone
-from orchestrator.app.waiting_sweep import (
+from orchestrator.app.screen.phone_state_text import KnownPhone
+from orchestrator.app.screen.waiting_sweep import (
     WAIT_MIN_S,
     SweepWait,
     Wait,
@@ -17,8 +17,7 @@ from orchestrator.app.waiting_sweep import (
     needs_person,
     obstacle_text,
 )
-from orchestrator.decisions.health import Health
-from orchestrator.decisions.states import SweepState
+from orchestrator.planning.states import Health, SweepState
 from tests.tui.sample_screens import LEASE, NOW, a_known_phone, a_snapshot
 
 ILL = a_known_phone("PH1", "idle", health=Health.QUARANTINED, queued=3)

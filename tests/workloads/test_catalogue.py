@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -118,10 +117,7 @@ def test_a_plan_states_the_cost_of_a_step(name: str) -> None:
 def test_a_digest_is_that_of_its_content_and_cached() -> None:
     case = bind("emdl-mobilenetv2", {"batch_size": 3})
     first = case.digest
-    started = time.perf_counter()
-    for _ in range(1000):
-        assert Case(workload=case.workload, parameters=case.parameters).digest == first
-    assert time.perf_counter() - started < 1
+    assert Case(workload=case.workload, parameters=case.parameters).digest is first
     assert first != bind("emdl-mobilenetv2", {"batch_size": 4}).digest
 
 

@@ -154,7 +154,7 @@ def train(folder: Path, case: Case, content: bytes) -> dict[str, Any]:
     options = ["--data", folder / "data", "--steps", "120"]
     command = [RUNNER, "run", folder / "plan", folder, *options]
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=60, check=False
+        list(map(str, command)), capture_output=True, text=True, timeout=600, check=False
     )
     last: dict[str, Any] = json.loads((folder / "out.jsonl").read_text().splitlines()[-1])
     assert (done.returncode, last["line"]) == (0, "done"), last

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from workloads.catalogue import Case, bind_external, cost_of, is_known, thread_count
 from workloads.external_program import (
+    LossRule,
     Manifest,
-    NumberRule,
     ProgramFile,
     ProgramParameter,
+    SizeRule,
     StepRule,
     check_regex,
     fill_placeholders,
@@ -69,7 +70,7 @@ def test_json_objects_are_found_between_other_lines() -> None:
 
 
 def test_the_second_line_of_tflite_counts_and_the_first_is_its_warm_up() -> None:
-    peak = NumberRule(regex=r"Peak memory footprint.*overall=([0-9.]+)", unit="MB")
+    peak = SizeRule(regex=r"Peak memory footprint.*overall=([0-9.]+)", unit="MB")
     manifest = a_manifest(step=TFLITE, peak_rss=peak)
     figures = parse_program_output(manifest, VALUES, "", recorded_output("tflite_benchmark.txt"))
     (steps,) = figures.steps
@@ -89,7 +90,7 @@ def test_losses_are_read_and_warm_up_steps_are_left_out() -> None:
     manifest = a_manifest(
         training=True,
         step=StepRule(regex=r", ([0-9.]+) ms", unit="ms", skip=1),
-        loss=NumberRule(regex=r"loss ([0-9.]+)"),
+        loss=LossRule(regex=r"loss ([0-9.]+)"),
     )
     figures = parse_program_output(manifest, VALUES, recorded_output("trainer.txt"))
     assert tuple(each.ns for each in figures.steps) == (120_400_000, 119_800_000, 121_000_000)
@@ -128,7 +129,7 @@ def test_a_mean_outside_its_extremes_is_rejected() -> None:
 
 def test_one_loss_value_is_not_enough() -> None:
     step = StepRule(regex=r"([0-9.]+) ms", unit="ms")
-    manifest = a_manifest(training=True, step=step, loss=NumberRule(regex="loss ([0-9.]+)"))
+    manifest = a_manifest(training=True, step=step, loss=LossRule(regex="loss ([0-9.]+)"))
     with pytest.raises(BadOutput, match="only 1 loss values found in the output of tool; at least"):
         parse_program_output(manifest, VALUES, "3 ms loss 2.0")
 
@@ -136,7 +137,7 @@ def test_one_loss_value_is_not_enough() -> None:
 @pytest.mark.parametrize("loss", ["nan", "inf", "1e999"])
 def test_a_loss_that_is_not_finite_is_one_sentence(loss: str) -> None:
     step = StepRule(regex=r"([0-9.]+) ms", unit="ms")
-    manifest = a_manifest(training=True, step=step, loss=NumberRule(regex=r"loss (\S+)"))
+    manifest = a_manifest(training=True, step=step, loss=LossRule(regex=r"loss (\S+)"))
     with pytest.raises(BadOutput, match="a loss of tool is not finite; lower its learning rate"):
         parse_program_output(manifest, VALUES, f"3 ms loss 2.0\n3 ms loss {loss}\n3 ms loss 1.0")
 
@@ -156,11 +157,14 @@ def test_placeholders_are_replaced_and_doubled_braces_are_braces() -> None:
         ({"files": ()}, "at least 1 item"),
         ({"files": ({"name": "../x", "sha256": "0" * 64},)}, "'../x' is not a plain file name"),
         ({"files": ({"name": "x", "sha256": "abc"},)}, "'abc' is not a SHA-256"),
-        ({"files": ({"name": "loops", "sha256": "0" * 64},)}, "are called 'loops'"),
+        (
+            {"files": ({"name": "loops", "sha256": "0" * 64},)},
+            "'loops' is already the name",
+        ),
         ({"command": ("{tools}",)}, "unknown placeholder 'tools'; use loops"),
         ({"command": ("{tool",)}, "unmatched brace"),
         ({"environment": {"path": "x"}}, "'path' is not a valid variable"),
-        ({"samples_per_step": "batch"}, "no parameter is called 'batch'"),
+        ({"samples_per_step": "batch"}, "unknown parameter 'batch'"),
         ({"training": True}, "a training needs a rule for its loss"),
     ],
 )

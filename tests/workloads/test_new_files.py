@@ -1,4 +1,4 @@
-"""`farm workload new` and `farm external new`: what they write works at once."""
+"""`farm workload new`: what they write works at once."""
 
 import hashlib
 import shutil

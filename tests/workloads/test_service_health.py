@@ -29,7 +29,7 @@ def server(health: ServiceHealth) -> Iterator[HealthServer]:
 
 
 def get(server: HealthServer, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(server.address, timeout=5)
+    connection = http.client.HTTPConnection(server.address, timeout=120)
     connection.request("GET", path, headers={"Host": host})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()

@@ -6,28 +6,27 @@ from datetime import UTC, datetime
 import pytest
 
 from benchmarks.eta import describe, drawn_sweep
-from orchestrator.analysis.eta import (
-    Cell,
+from orchestrator.app.lab_status import SweepSummary, weight_against
+from orchestrator.planning.eta import (
     CompetingWork,
-    EndedAttempt,
     RemainingTime,
     SweepRest,
     estimate_remaining,
     needed_share,
 )
-from orchestrator.app.lab_status import SweepSummary, weight_against
+from orchestrator.planning.run_durations import Cell, RunTiming
 
 COLD, LONG = ("case", "cold"), ("case", "long")
 
 
-def attempts(phone: str, cell: Cell, seconds: float, count: int) -> list[EndedAttempt]:
+def attempts(phone: str, cell: Cell, seconds: float, count: int) -> list[RunTiming]:
     """Build attempts without a pause between them, the last of which ends at 0."""
     starts = [-seconds * number for number in range(count, 0, -1)]
-    return [EndedAttempt(phone, cell, start, start + seconds) for start in starts]
+    return [RunTiming(phone, *cell, start, start + seconds) for start in starts]
 
 
 def estimate(
-    left: dict[str, dict[Cell, int]], ended: list[EndedAttempt], now_s: float = 0.0, **more: object
+    left: dict[str, dict[Cell, int]], ended: list[RunTiming], now_s: float = 0.0, **more: object
 ) -> RemainingTime:
     done = {"runs_done": len(ended), **more}
     shown = estimate_remaining(SweepRest(now_s, left, ended, **done))  # type: ignore[arg-type]
@@ -94,14 +93,14 @@ def test_every_cell_and_every_phone_has_its_own_duration() -> None:
 
 def test_attempts_that_fail_at_once_say_nothing_of_the_others() -> None:
     ended = attempts("a", COLD, 10.0, 6)
-    failed = [EndedAttempt("a", COLD, number, number + 0.01) for number in range(8)]
+    failed = [RunTiming("a", *COLD, number, number + 0.01) for number in range(8)]
     shown = estimate({"a": {COLD: 10}}, [*ended, *failed], now_s=8.0, runs_done=6)
     assert 80 < shown.likely_s < 130
 
 
 def test_a_lab_that_became_slower_is_expected_to_stay_slow() -> None:
-    usual = [EndedAttempt(p, COLD, 10 * n, 10 * n + 10) for n in range(20) for p in "ab"]
-    slower = [EndedAttempt(p, COLD, 180 + 20 * n, 200 + 20 * n) for n in range(1, 11) for p in "ab"]
+    usual = [RunTiming(p, *COLD, 10 * n, 10 * n + 10) for n in range(20) for p in "ab"]
+    slower = [RunTiming(p, *COLD, 180 + 20 * n, 200 + 20 * n) for n in range(1, 11) for p in "ab"]
     before = estimate({"a": {COLD: 20}}, usual, now_s=200.0)
     after = estimate({"a": {COLD: 20}}, [*usual, *slower], now_s=400.0)
     assert before.likely_s == pytest.approx(200, rel=0.15)
@@ -131,7 +130,7 @@ def test_runs_that_had_to_be_repeated_are_expected_again() -> None:
 def test_interruptions_make_it_later() -> None:
     ended = attempts("a", COLD, 10.0, 40)
     clean = estimate({"a": {COLD: 20}}, ended)
-    charged = [*ended, EndedAttempt("a", COLD, 0.0, 900.0), EndedAttempt("a", COLD, 900.0, 1800.0)]
+    charged = [*ended, RunTiming("a", *COLD, 0.0, 900.0), RunTiming("a", *COLD, 900.0, 1800.0)]
     assert estimate({"a": {COLD: 20}}, charged, now_s=1800.0).late_s > clean.late_s + 500
 
 
@@ -150,9 +149,9 @@ def test_runs_of_other_sweeps_that_come_first_are_waited_for() -> None:
 
 
 def test_cells_of_earlier_sweeps_are_known_and_their_pauses_do_not_count() -> None:
-    night = [EndedAttempt("a", COLD, -9000.0 - 10 * n, -8990.0 - 10 * n, "old") for n in range(20)]
+    night = [RunTiming("a", *COLD, -9000.0 - 10 * n, -8990.0 - 10 * n, "old") for n in range(20)]
     shown = estimate({"a": {COLD: 20}}, night, since_s=-1.0, runs_done=0)
-    again = [*night, EndedAttempt("a", COLD, 0.0, 10.0, "new")]
+    again = [*night, RunTiming("a", *COLD, 0.0, 10.0, "new")]
     later = estimate({"a": {COLD: 19}}, again, now_s=10.0, since_s=-1.0)
     assert 150 < shown.early_s < 200 < shown.late_s < 500
     assert later.late_s < 500  # the pause of a night between two sweeps is not an interruption
