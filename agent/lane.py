@@ -202,6 +202,7 @@ class _Lane:
             earlier_step_ms=memory.step_ms.get(work, ()),
             earlier_step_mj={meter: memory.step_mj.get(f"{work} {meter}", ()) for meter in METERS},
             temp_step_c=memory.temp_step_c,
+            core_flops=memory.core_flops,
             host_s=host_s,
         )
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)

@@ -76,6 +76,7 @@ class AgentObservations:
     earlier_step_ms: Sequence[float] = ()  # of the same case and condition on this phone
     earlier_step_mj: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by meter
     temp_step_c: float | None = None  # smallest change of the CPU temperature in earlier runs
+    core_flops: float | None = None  # of a core, in the fastest canary step this phone ever did
     # Host seconds between the snapshots before and after the run: at least, at most.
     host_s: tuple[float, float] | None = None
 
@@ -128,6 +129,7 @@ class RunObservation:
     earlier_step_ms: Sequence[float] = ()
     earlier_step_mj: Sequence[float] = ()
     temp_step_c: float | None = None
+    core_flops: float | None = None
     host_s: tuple[float, float] | None = None
 
     @property
@@ -246,6 +248,7 @@ def observe(
         usual_limits_khz=agent.usual_limits_khz,
         earlier_step_ms=agent.earlier_step_ms,
         temp_step_c=agent.temp_step_c,
+        core_flops=agent.core_flops,
         host_s=agent.host_s,
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)

@@ -23,7 +23,6 @@ from agent.judge.step_checks import (
 from agent.phone.kernel_nodes import GPU_POLICY
 from workloads.protocol.condition import Protocol
 from workloads.protocol.metrics import Source
-from workloads.protocol.phone_facts import CanaryKind
 from workloads.protocol.verdict import Reason, ReasonCode
 
 # Upper bounds by the widest instructions that the runner found: units that multiply and add at
@@ -33,7 +32,6 @@ FLOPS_PER_CYCLE = {"avx512f": 64, "sve": 64, "asimd": 48, "avx2": 32}
 CORE_FLOPS_PER_CYCLE = 64  # of an unknown processor
 GPU_FLOPS_MAX = 20e12
 UNKNOWN_CLOCK_KHZ = 6_000_000
-CANARY_FLOPS = 2 * 256**3  # per step of the arithmetic canary
 CANARY_RATES_MAX = 2.0  # no workload reaches a multiple of the rate of a good matrix product
 COVERED_MIN, COVERED_MAX = 0.98, 1.02  # of the timed part: windows follow one another
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
@@ -214,9 +212,8 @@ def check_claimed_speed(run: RunObservation) -> Iterator[Reason]:
     steps = sum(window.n for window in windows)
     rate = run.claimed.cost.flops * steps / max(claimed_s, 1e-9)
     limit = GPU_FLOPS_MAX if run.output.device is not None else _cpu_flops_max(run)
-    canary = run.canaries.get(CanaryKind.ARITHMETIC)
-    if canary is not None and canary.before_ms is not None and run.output.device is None:
-        limit = min(limit, CANARY_RATES_MAX * CANARY_FLOPS / canary.before_ms * 1e3)
+    if run.core_flops is not None and run.output.device is None:
+        limit = min(limit, CANARY_RATES_MAX * run.core_flops * len(run.probe.cores.cpus))
     if rate > limit:
         yield Reason.void(ReasonCode.SPEED_IMPOSSIBLE, gflops=rate / 1e9, limit_gflops=limit / 1e9)
 

@@ -4,12 +4,12 @@ They need neither a sensor nor root: a hidden limiter, an aged battery, a daemon
 between, other work on the GPU or a slower memory bus makes them slower, whatever the nodes show.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 
-from agent.collect.runner_output import RunnerOutput, median_step_ms
+from agent.collect.runner_output import RunnerOutput, StepWindow, median_step_ms
 from agent.deadline import Deadline
 from agent.phone.canary_reference import (
     LIMIT_MAX,
@@ -28,7 +28,7 @@ from agent.phone.phone_paths import HOME, LANE_DIR, OUTPUT
 from agent.phone.phone_waits import HEARTBEAT_COMMAND
 from agent.phone.shell_command import ShellCommand
 from agent.phone.shell_link import ShellReply
-from workloads.catalogue import Case, bind, lower
+from workloads.catalogue import Case, bind, cost_of, lower
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import AppliedCondition
@@ -183,11 +183,18 @@ class CanaryRounds:
             commands.append(ShellCommand(["cat", f"{_DIR}/{OUTPUT}"]))
         deadline = Deadline.after(self._phone.timeouts.canary_timeout_s)
         _, *replies = self._phone.shell_batch_raw([HEARTBEAT_COMMAND, *commands], deadline)
-        times_ms = {
-            kind: _step_ms(kind, *replies[2 * index : 2 * index + 2])
+        windows = {
+            kind: _windows(kind, *replies[2 * index : 2 * index + 2])
             for index, kind in enumerate(chosen)
         }
-        return {kind: time_ms for kind, time_ms in times_ms.items() if time_ms is not None}
+        fastest_ns = min(
+            (window.ns_min for window in windows.get(CanaryKind.ARITHMETIC, ())), default=0
+        )
+        if fastest_ns > 0:
+            cost = cost_of(_PROGRAMS[CanaryKind.ARITHMETIC].case)
+            rate = cost.flops / fastest_ns * 1e9
+            self._phone.remember_core_flops(rate / len(self._cores.cpus))
+        return {kind: median_step_ms(found) for kind, found in windows.items() if found}
 
 
 def _longer(
@@ -204,15 +211,14 @@ def reference_key(kind: CanaryKind, runner: str, mask: int, clocks_khz: Mapping[
     return f"{kind} {runner[:8]} {mask:x}@{clocks}"
 
 
-def _step_ms(kind: CanaryKind, process: ShellReply, records: ShellReply) -> float | None:
+def _windows(kind: CanaryKind, process: ShellReply, records: ShellReply) -> Sequence[StepWindow]:
+    """What a canary measured; nothing if it failed."""
     output = RunnerOutput(_PROGRAMS[kind].case.digest)
     try:
         output.feed(records.output)
     except FarmError:
-        return None
-    if process.status != 0 or output.done is None or not output.windows:
-        return None
-    return median_step_ms(output.windows)
+        return ()
+    return output.windows if process.status == 0 and output.done is not None else ()
 
 
 @cache

@@ -152,6 +152,11 @@ class Phone:
                 kept = dict(list(known.items())[1 - WORK_KEYS_KEPT :])
                 self._memory = self._memory.model_copy(update={name: {**kept, key: recent}})
 
+    def remember_core_flops(self, core_flops: float) -> None:
+        """Keep the most that a core has computed per second: evidence of what is possible."""
+        if core_flops > (self._memory.core_flops or 0.0):
+            self._memory = self._memory.model_copy(update={"core_flops": core_flops})
+
     def remember_temp_step(self, step_c: float | None) -> None:
         """Keep the smallest change that the CPU thermometer has shown."""
         if step_c is not None and step_c < (self._memory.temp_step_c or math.inf):

@@ -46,6 +46,9 @@ class PhoneMemory(WireModel):
     step_mj: dict[str, tuple[float, ...]] = Field(
         default_factory=dict, description="energy per step of these runs, also by meter"
     )
+    core_flops: float | None = Field(
+        default=None, gt=0, description="of a core, in the fastest step of an arithmetic canary"
+    )
     temp_step_c: float | None = Field(
         default=None, gt=0, description="smallest change of the CPU temperature in a run so far"
     )

@@ -46,9 +46,12 @@ def test_a_phone_that_became_slower_without_any_visible_cause(lane_harness: Lane
         lane_harness.run_attempt(fence=2, **STEADY), Validity.VOID, ReasonCode.CANARY_CHANGED
     )
     lane_harness.clear_faults()
+    possible = lane_harness.phone.memory.core_flops
     lane_harness.inject("hidden_limit", share=0.8)
     report = lane_harness.run_attempt(fence=3, **STEADY)
     assert_reason(report, Validity.SUSPECT, ReasonCode.CANARY_DRIFTED)
+    assert possible is not None
+    assert lane_harness.phone.memory.core_flops == possible  # slow canaries are no evidence
     assert {Stage.CANARY_BEFORE, Stage.CANARY_AFTER} <= report.stage_seconds.keys()
     lane_harness.clear_faults()
     lane_harness.context = context

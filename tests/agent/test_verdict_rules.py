@@ -319,6 +319,20 @@ def test_the_processor_that_the_runner_reports_limits_the_claimed_arithmetic() -
     assert not claims(900, Source.HOST, features=("avx2",))
 
 
+def test_a_slow_canary_is_no_limit_of_the_claimed_arithmetic() -> None:
+    """A core that once did 50 GFLOP/s can do it, however slow the canaries of this run were."""
+
+    def is_possible(gflops: float, core_flops: float | None) -> bool:
+        span_s = 100 * COST.flops / (gflops * 1e9)
+        slowed = {CanaryKind.ARITHMETIC: CanaryTimes(10.0, 10.0)}
+        run = an_observation(span_s, canaries=slowed, core_flops=core_flops)
+        return ReasonCode.SPEED_IMPOSSIBLE not in {reason.code for reason in judge(run).reasons}
+
+    assert is_possible(300, core_flops=50e9)  # four cores
+    assert not is_possible(420, core_flops=50e9)
+    assert is_possible(450, core_flops=None)
+
+
 def test_a_phone_without_a_sensor_cannot_meet_a_start_temperature() -> None:
     unknown = {"before": replace(BEFORE, temp_c=None), "sampled_temps_c": (), "probe": UNPINNED}
     assert judge(an_observation(**unknown)).validity is Validity.VOID
