@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from workloads.cli_options import PORT, DurationUpTo, FiniteRange, lab_folder_option
-from workloads.lab_settings import Lab
-from workloads.phone_address import parse_phone_address
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmTrouble
+from workloads.protocol.phone_address import parse_phone_address
 
 
 @click.group()
@@ -64,8 +64,8 @@ def agent(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     from agent.phone.adb import AdbServer
     from agent.timeouts import DEFAULT_TIMEOUTS
     from agent.worker import serve
-    from workloads.service_health import start_service
-    from workloads.service_metrics import Service
+    from workloads.lab.service_health import start_service
+    from workloads.lab.service_metrics import Service
 
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if broker and not broker.startswith(("redis://", "rediss://", "unix://")):

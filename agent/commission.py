@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
-from agent.judge.disturbances import disturbing_reasons
+from agent.judge.observe_disturbances import disturbing_reasons
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.canary_reference import FULL_SERIES, LIMIT_MAX, QUICK_SERIES

@@ -13,7 +13,8 @@ from agent.host_broker import HostBroker
 from agent.host_settings import HostSettings
 from agent.phone_registry import PhoneRegistry
 from agent.phone_slot import PhoneSlot
-from workloads.process_identity import new_instance, software_version
+from workloads.lab.process_identity import new_instance, software_version
+from workloads.lab.service_health import ServiceHealth
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.limits import HEARTBEAT_BYTES_MAX
 from workloads.protocol.messages import (
@@ -25,7 +26,6 @@ from workloads.protocol.messages import (
     RunId,
     decode,
 )
-from workloads.service_health import ServiceHealth
 
 log = logging.getLogger("farm.agent")
 

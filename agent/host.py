@@ -28,7 +28,9 @@ from agent.phone_slot import PhoneSlot
 from agent.prepare.selftest import restore_on_request, run_selftest
 from agent.spool import Spool
 from kernels.runner_builds import runner_for
-from workloads.logging_setup import log_values
+from workloads.lab.logging_setup import log_values
+from workloads.lab.service_health import ServiceHealth
+from workloads.lab.service_metrics import Service
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import (
     Cancelled,
@@ -55,8 +57,6 @@ from workloads.protocol.messages import (
 )
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import PhoneProblem
-from workloads.service_health import ServiceHealth
-from workloads.service_metrics import Service
 
 log = logging.getLogger("farm.agent")
 

@@ -1,7 +1,7 @@
 """The agent's side of Redis: it publishes heartbeats and receives confirmations."""
 
+from workloads.lab.redis_connection import RedisConnection
 from workloads.protocol.messages import HOSTS_KEY, HostHeartbeat, confirmed_key, heartbeat_key
-from workloads.redis_connection import RedisConnection
 
 HEARTBEAT_TTL_S = 5
 CONFIRMATIONS_MAX = 500

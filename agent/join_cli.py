@@ -26,7 +26,7 @@ def join(url: str, authority: str, lab_folder: Path) -> None:
     Example: farm host join https://centre.lab:8400 --authority 3f5a...
     """
     from agent.join_lab import join_lab
-    from workloads.connection_url import read_secret
+    from workloads.lab.connection_url import read_secret
 
     file = os.environ.get("FARM_TOKEN_FILE")
     secret = read_secret(Path(file)) if file else os.environ.get("FARM_TOKEN", "").strip()

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workloads.certificates import KeyPair, create_request, fingerprint, write_private
-from workloads.lab_settings import SETTINGS_FILE
+from workloads.lab.certificates import KeyPair, create_request, fingerprint, write_private
+from workloads.lab.settings import SETTINGS_FILE
 from workloads.protocol.faults import FarmTrouble, InvalidRequest
 from workloads.protocol.messages import HOST_PATTERN
 from workloads.text import safe_text

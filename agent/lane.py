@@ -17,7 +17,7 @@ from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput, median_step_ms
 from agent.collect.shell_view import ShellView, ViewsAroundRun, read_shell_view
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
-from agent.judge.disturbances import disturbing_reasons
+from agent.judge.observe_disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
 from agent.judge.verdict_rules import is_reference

@@ -25,9 +25,9 @@ from agent.restore.restore_leftovers import restore_leftovers
 from agent.timed_places import TimedPlaces
 from agent.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from kernels.runner_builds import runner_for
-from workloads.phone_address import is_over_network, parse_phone_address
 from workloads.protocol.base import digest_of
 from workloads.protocol.faults import FarmError, Hung
+from workloads.protocol.phone_address import is_over_network, parse_phone_address
 from workloads.protocol.unusable_phone import (
     READY,
     PhoneProblem,

@@ -13,7 +13,7 @@ from celery import Celery, signals
 from agent.host import HostAgent
 from agent.host_settings import HostSettings
 from agent.phone.adb import AdbServer
-from workloads.celery_setup import (
+from workloads.lab.celery_setup import (
     QUIET_WORKER,
     broker_errors,
     celery_app,
@@ -21,6 +21,7 @@ from workloads.celery_setup import (
     no_ack_queue,
     send_task,
 )
+from workloads.lab.service_health import ServiceHealth
 from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.limits import JOB_BYTES_MAX
 from workloads.protocol.messages import (
@@ -34,7 +35,6 @@ from workloads.protocol.messages import (
     host_queue,
     results_queue,
 )
-from workloads.service_health import ServiceHealth
 
 log = logging.getLogger("farm.worker")
 

@@ -13,7 +13,7 @@ import warnings
 from celery import Celery
 from celery.exceptions import SecurityWarning
 
-from workloads.celery_setup import QUIET_WORKER, celery_settings
+from workloads.lab.celery_setup import QUIET_WORKER, celery_settings
 
 warnings.simplefilter("ignore", SecurityWarning)  # about root and pickle, as in the farm
 

@@ -200,7 +200,7 @@ def stored_sweeps(folder: Path) -> Iterator[SweepHistory]:
     from orchestrator.store.database import Database
     from orchestrator.store.sweep_queries import sweep_summaries
     from orchestrator.store.tables import report, run, trial
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
     db = Database(Lab.read(folder, {}).store_url)
     counted = (ReportStatus.ACCEPTED, ReportStatus.VOID, ReportStatus.FAULT)
@@ -311,7 +311,7 @@ def virtual_lab(
     from orchestrator.app.control_phones import release_phone
     from orchestrator.app.submit_sweep import submit_sweep
     from orchestrator.supervisor.demo_lab import demo_lab
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
     known: dict[str, list[SweepRest]] = {}
     polled = ""

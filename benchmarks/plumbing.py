@@ -24,7 +24,7 @@ from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.process import stop_all
 from orchestrator.supervisor.services import agent_process, services
 from orchestrator.supervisor.virtual_phones import virtual_phones
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 SWEEP = """\
 farm: 1

@@ -39,8 +39,8 @@ from orchestrator.supervisor.process import stop_all
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.builders import a_phone, a_report, a_trial, an_announcement, planned_runs
 from tests.conftest import new_database, postgres_server, store_url_of
-from workloads.lab_settings import Lab
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
+from workloads.lab.settings import Lab
 from workloads.protocol.messages import (
     HOSTS_KEY,
     CoolingEstimate,

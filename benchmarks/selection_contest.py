@@ -59,7 +59,7 @@ from orchestrator.selection.simulate import (
     draw_world,
     simulate_training,
 )
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 FIRST_SEED = 1000
 RARE_CLASSES, RARE_SHARE = (8, 9), 0.4  # labels that only the slowest of the clients have

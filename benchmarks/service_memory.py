@@ -30,8 +30,8 @@ from tests.api.conftest import free_port, is_open
 from tests.builders import a_report
 from tests.conftest import new_database, postgres_server, store_url_of
 from tests.farm.conftest import wait_for
-from workloads.celery_setup import celery_app, send_task
-from workloads.lab_settings import Lab
+from workloads.lab.celery_setup import celery_app, send_task
+from workloads.lab.settings import Lab
 from workloads.protocol.limits import JOB_BYTES_MAX
 from workloads.protocol.messages import DELIVER, Job, decode, host_queue, results_queue
 

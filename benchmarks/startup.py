@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from orchestrator.supervisor.services import services
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 ROOT = Path(__file__).resolve().parents[1]
 

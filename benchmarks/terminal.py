@@ -50,7 +50,7 @@ from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import Ui
 from tests.builders import a_phone, a_trial, an_announcement, planned_runs
 from tests.conftest import new_database, postgres_server, store_url_of
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import Event, HostHeartbeat, PhoneState, PhoneStatus
 from workloads.protocol.stage import Stage

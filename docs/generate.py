@@ -242,7 +242,7 @@ def render_manifest_rules() -> str:
 
 def render_lab_settings() -> str:
     """Every setting of lab.toml, by section."""
-    from workloads.lab_settings import LabSettings
+    from workloads.lab.settings import LabSettings
 
     rows = [
         (code(f"{section}.{name}"), code(field.default), _bounds(field), field.description)
@@ -353,7 +353,7 @@ def render_facts_file() -> str:
 
 def render_service_metrics() -> str:
     """Every name of /metrics, and which services have it."""
-    from workloads.service_metrics import SERVICE_METRICS
+    from workloads.lab.service_metrics import SERVICE_METRICS
 
     rows = [
         (code(item.name), item.type, code(item.label), ", ".join(item.services), item.text)

@@ -29,7 +29,7 @@ from tests.documents import (
     without_blocks,
     written_by_hand,
 )
-from workloads import lab_settings
+from workloads.lab.settings import VARIABLES
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.messages import EventKind
 from workloads.protocol.phone_facts import ControlLevel
@@ -140,7 +140,7 @@ def test_the_generated_tables_are_up_to_date() -> None:
     [
         ("states.md", {*RunState, *SweepState, *ReportStatus, *Health, *ControlLevel}),
         ("states.md", {*MemoryOutcome, *Stage, *EventKind, *PhoneProblem}),
-        ("lab-toml.md", {*lab_settings.VARIABLES}),
+        ("lab-toml.md", {*VARIABLES}),
     ],
 )
 def test_a_page_names_every_value(page: str, values: Iterable[str]) -> None:

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from docs.generate import walk_commands
 from orchestrator.cli import farm
 from workloads.cli_options import FiniteRange
-from workloads.lab_settings import LabSettings
-from workloads.service_settings import LISTEN_PATTERN
+from workloads.lab.service_settings import LISTEN_PATTERN
+from workloads.lab.settings import LabSettings
 
 NUMBERS = (click.types.IntParamType, click.types.FloatParamType)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workloads.certificates import KeyPair
+from workloads.lab.certificates import KeyPair
 
 
 @dataclass

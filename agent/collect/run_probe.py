@@ -42,8 +42,8 @@ from agent.phone.power_meters import METER_NODES, RailMeter, find_rail_meters
 from agent.phone.shell_command import ShellCommand, read_nodes_command
 from agent.phone.thermalservice import STATUS as THERMAL_STATUS
 from agent.phone.thermalservice import is_thermalservice
-from workloads.phone_address import is_wireless
 from workloads.protocol.messages import AppliedCondition
+from workloads.protocol.phone_address import is_wireless
 from workloads.protocol.phone_facts import CoreSet, PhoneFacts, ThermalZone
 from workloads.text import safe_text
 

@@ -35,10 +35,10 @@ from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
 from agent.collect.shell_view import NO_VIEWS, ViewsAroundRun
 from agent.collect.thread_affinity import ThreadAffinity, stray_threads
-from agent.judge.clock_checks import ClockObservation, clock_limits_khz, observe_clocks
-from agent.judge.disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
+from agent.judge.observe_clocks import ClockObservation, clock_limits_khz, observe_clocks
+from agent.judge.observe_disturbances import NO_DISTURBANCES, Disturbances, observe_disturbances
 from agent.judge.steady_state import steady_from_ns, throttled_after_s
-from agent.judge.work_checks import ClaimedWork
+from agent.judge.work_rules import ClaimedWork
 from agent.phone.canary_reference import CanaryTimes
 from agent.phone.kernel_nodes import GPU_POLICY, clock_node, used_clusters
 from agent.phone.power_stats import RailTotals

@@ -22,7 +22,6 @@ from agent.judge.surroundings_rules import (
     check_foreground,
     check_phone_used,
 )
-from agent.judge.work_checks import work_objections
 from agent.judge.work_rate_rules import (
     check_claimed_speed,
     check_counted_clock,
@@ -32,6 +31,7 @@ from agent.judge.work_rate_rules import (
     check_threads,
     check_work_rate,
 )
+from agent.judge.work_rules import work_objections
 from agent.phone.kernel_nodes import GPU_POLICY
 from workloads.protocol.condition import Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB

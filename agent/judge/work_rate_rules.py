@@ -10,9 +10,8 @@ from agent.collect.cpu_usage import (
 )
 from agent.collect.runner_output import median_step_ms
 from agent.collect.thread_affinity import moved_threads
-from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks, cycle_mismatch
-from agent.judge.run_observation import RunObservation
-from agent.judge.step_checks import (
+from agent.judge.observe_cycles import COUNTED_CHANGE_MAX, clock_blocks, cycle_mismatch
+from agent.judge.observe_steps import (
     CHANGE_MIN,
     Clocks,
     StepSeries,
@@ -20,6 +19,7 @@ from agent.judge.step_checks import (
     step_changes,
     two_modes,
 )
+from agent.judge.run_observation import RunObservation
 from agent.phone.kernel_nodes import GPU_POLICY
 from workloads.protocol.condition import Protocol
 from workloads.protocol.metrics import Source

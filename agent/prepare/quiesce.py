@@ -20,8 +20,8 @@ from agent.restore.reversible_change import (
     ChangeKind,
     ReversibleChange,
 )
-from workloads.phone_address import is_over_network
 from workloads.protocol.faults import ShellFailed
+from workloads.protocol.phone_address import is_over_network
 from workloads.protocol.phone_facts import ChargingSwitch
 from workloads.text import safe_text
 

@@ -3,7 +3,7 @@
 import time
 
 from orchestrator.api.request_guard import App, Message, Receive, Scope, Send
-from workloads.service_metrics import ServiceMetrics
+from workloads.lab.service_metrics import ServiceMetrics
 
 
 class RequestCounter:

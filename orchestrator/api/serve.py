@@ -7,8 +7,8 @@ import threading
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.remote.api_port import open_port
 from orchestrator.app.services.run_service import watch_connections
-from workloads.connection_url import BadSettings
-from workloads.service_health import ServiceHealth
+from workloads.lab.connection_url import BadSettings
+from workloads.lab.service_health import ServiceHealth
 
 log = logging.getLogger("farm.api")
 CONNECTIONS_MAX = 200

@@ -81,7 +81,7 @@ def error_kind(error: FarmError) -> ErrorKind:
         NothingToCompare,
     )
     from orchestrator.sweepfile.sweep_errors import BadSweep
-    from workloads.connection_url import BadSettings
+    from workloads.lab.connection_url import BadSettings
 
     kinds: tuple[tuple[tuple[type[FarmError], ...], ErrorKind], ...] = (
         ((BadSweep, BadSettings, BadFile), ErrorKind.INVALID_FILE),

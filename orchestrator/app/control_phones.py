@@ -19,9 +19,9 @@ from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.store.results import telemetry_blob
 from orchestrator.sweepfile.policy import TAG_PATTERN
 from orchestrator.sweepfile.selector import parse_selector
-from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Command, CommandKind, PhoneState
+from workloads.protocol.phone_address import parse_phone_address
 from workloads.text import safe_text
 
 HOURS_MAX = 24 * 365  # of a reservation

@@ -17,9 +17,9 @@ from orchestrator.app.remote.api_port import public_url
 from orchestrator.store import enrolments
 from orchestrator.store.enrolments import HostAccess, secret_digest
 from orchestrator.store.operator_change import OperatorChange
-from workloads.certificates import KeyPair, expires_at, fingerprint, sign_request
-from workloads.connection_url import without_user
-from workloads.lab_settings import Lab
+from workloads.lab.certificates import KeyPair, expires_at, fingerprint, sign_request
+from workloads.lab.connection_url import without_user
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.host_user import host_user
 

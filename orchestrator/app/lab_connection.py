@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.app.app_errors import InvalidState
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orchestrator.store.enrolments import secret_digest
-from workloads.certificates import (
+from workloads.lab.certificates import (
     KeyPair,
     check_server_name,
     create_authority,
@@ -19,7 +19,7 @@ from workloads.certificates import (
     expires_at,
     write_private,
 )
-from workloads.connection_url import read_secret
+from workloads.lab.connection_url import read_secret
 from workloads.protocol.faults import InvalidRequest
 
 TLS, AUTHORITY, CENTRE_USER = "tls", "ca", "farm"

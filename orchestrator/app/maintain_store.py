@@ -21,7 +21,7 @@ from orchestrator.store import backup, removal
 from orchestrator.store.database import SCHEMA, Database
 from orchestrator.store.operator_change import OperatorChange
 from orchestrator.store.removal import PrunedData
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 __all__ = ["SCHEMA"]

@@ -4,8 +4,8 @@ from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.store import notices
 from orchestrator.store.notices import DeliveryState, StoredNotice
+from workloads.lab.service_settings import NoticeKind
 from workloads.protocol.faults import InvalidRequest
-from workloads.service_settings import NoticeKind
 
 __all__ = ["DeliveryState"]
 

@@ -16,7 +16,7 @@ import click
 
 from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import lab_folder_option
-from workloads.lab_settings import Lab, LabSettings
+from workloads.lab.settings import Lab, LabSettings
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
 

@@ -66,7 +66,7 @@ def demo(folder: Path | None, speed: float) -> int:
     from orchestrator.app.lab_connection import LabConnection
     from orchestrator.commands.exit_codes import FAILURES
     from orchestrator.supervisor.process import stop_on_signals
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
     stop_on_signals()
     forget_other_labs()
@@ -100,7 +100,7 @@ def _run(folder: Path, speed: float) -> dict[str, str]:
     from orchestrator.commands.progress import timed_report
     from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.tui.watch_loop import WatchOptions, is_live, run_watch
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
     report = timed_report()
     delayed: list[str] = []  # a line of text would overwrite the live screen

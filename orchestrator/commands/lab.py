@@ -71,7 +71,7 @@ def init(
 
 def _create_lab(folder: Path) -> None:
     from orchestrator.app.app_errors import InvalidState
-    from workloads.lab_settings import SETTINGS_FILE
+    from workloads.lab.settings import SETTINGS_FILE
 
     file = folder / SETTINGS_FILE
     if file.exists():
@@ -93,8 +93,8 @@ def _create_secure_lab(
     folder: Path, names: Sequence[str], broker: str, store: str, renew: bool
 ) -> None:
     from orchestrator.app.lab_secrets import create_secrets, secure_settings
-    from workloads.certificates import write_private
-    from workloads.lab_settings import SETTINGS_FILE
+    from workloads.lab.certificates import write_private
+    from workloads.lab.settings import SETTINGS_FILE
 
     named = tuple(dict.fromkeys((*names, *filter(None, (broker, store))))) if names else ()
     for written in create_secrets(folder, named, renew):
@@ -109,7 +109,7 @@ def _create_secure_lab(
 
 def commented_settings(values: Mapping[str, object] | None = None) -> Iterator[str]:
     """Yield the lines of a settings file: every setting, commented out unless it has a value."""
-    from workloads.lab_settings import LabSettings
+    from workloads.lab.settings import LabSettings
 
     yield "# Settings of this lab, all optional. FARM_BROKER and FARM_STORE override them."
     for section, model in LabSettings.model_fields.items():
@@ -147,8 +147,8 @@ def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
     """Return every setting: its name, its value, and where the value comes from."""
     import os
 
-    from workloads.connection_url import without_password
-    from workloads.lab_settings import SETTINGS_FILE, VARIABLES, read_toml
+    from workloads.lab.connection_url import without_password
+    from workloads.lab.settings import SETTINGS_FILE, VARIABLES, read_toml
 
     lab = read_lab(folder)
     file = folder / SETTINGS_FILE

@@ -14,7 +14,7 @@ from orchestrator.commands.common import lab_option, read_lab
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
-    from workloads.service_health import ServiceHealth
+    from workloads.lab.service_health import ServiceHealth
 
 
 @click.group()
@@ -24,8 +24,8 @@ def service() -> None:
 
 def _start(lab_folder: Path, name: str) -> "tuple[LabConnection, ServiceHealth]":
     from orchestrator.app.lab_connection import LabConnection
-    from workloads.service_health import start_service
-    from workloads.service_metrics import Service
+    from workloads.lab.service_health import start_service
+    from workloads.lab.service_metrics import Service
 
     lab = read_lab(lab_folder)
     return LabConnection(lab), start_service(lab, Service(name), name)

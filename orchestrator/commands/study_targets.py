@@ -107,7 +107,7 @@ def _open_lab(study: "Study", target: StudyTarget) -> "Iterator[tuple[LabConnect
     from orchestrator.supervisor.demo_lab import demo_lab
     from orchestrator.supervisor.process import stop_on_signals
     from orchestrator.supervisor.virtual_phones import NATIVE, PROFILES
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
     stop_on_signals()
     forget_other_labs()

@@ -12,8 +12,8 @@ import click
 
 from orchestrator.commands.common import connect, lab_option
 from workloads.cli_options import DEFAULT_LAB, FiniteRange
-from workloads.phone_address import parse_phone_address
 from workloads.protocol.faults import BrokerDown, InvalidRequest
+from workloads.protocol.phone_address import parse_phone_address
 from workloads.units import count_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orchestrator.app.lab_connection import LabConnection
     from orchestrator.supervisor.process import ServiceProcess
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
 
 NO_PHONE_S = 15.0  # after this time without a phone, a hint is printed

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.store.enrolments import Access, HostAccess
+from workloads.lab.redis_connection import RedisConnection
 from workloads.protocol.base import Moment, WireModel
 from workloads.protocol.host_user import USER_PREFIX, host_rights, host_user
 from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX
@@ -27,7 +28,6 @@ from workloads.protocol.messages import (
     heartbeat_key,
     ingest_key,
 )
-from workloads.redis_connection import RedisConnection
 
 SCHEDULER_KEY = "farm:scheduler"
 EVENTS_KEY = "farm:events"

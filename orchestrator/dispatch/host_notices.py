@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.dispatch.central_broker import HostReading
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
 from workloads.protocol.messages import PROTOCOL, IngestHeartbeat
 
 

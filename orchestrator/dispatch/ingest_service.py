@@ -20,7 +20,9 @@ from orchestrator.dispatch.lab_hosts import LabHosts
 from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
-from workloads.process_identity import new_instance, software_version
+from workloads.lab.process_identity import new_instance, software_version
+from workloads.lab.service_health import ServiceHealth
+from workloads.lab.service_metrics import Service
 from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.limits import DELIVERY_PARCELS_MAX
@@ -35,8 +37,6 @@ from workloads.protocol.messages import (
     PhoneState,
     decode_parcel,
 )
-from workloads.service_health import ServiceHealth
-from workloads.service_metrics import Service
 from workloads.text import safe_text
 
 log = logging.getLogger("farm.ingest")

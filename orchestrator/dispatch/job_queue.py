@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import bootsteps, signals
 
-from workloads.celery_setup import (
+from workloads.lab.celery_setup import (
     QUIET_WORKER,
     broker_errors,
     celery_app,

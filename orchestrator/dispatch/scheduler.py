@@ -39,7 +39,9 @@ from orchestrator.store import (
 from orchestrator.store.database import Database
 from orchestrator.store.next_runs import next_runs
 from orchestrator.store.phone_health import health_event
-from workloads.logging_setup import log_values
+from workloads.lab.logging_setup import log_values
+from workloads.lab.service_health import ServiceHealth
+from workloads.lab.service_metrics import Service
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.messages import (
     Command,
@@ -49,8 +51,6 @@ from workloads.protocol.messages import (
     PhoneState,
     RunId,
 )
-from workloads.service_health import ServiceHealth
-from workloads.service_metrics import Service
 
 log = logging.getLogger("farm.scheduler")
 

@@ -35,7 +35,7 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 
-from workloads.connection_url import without_password
+from workloads.lab.connection_url import without_password
 from workloads.protocol.faults import InvalidRequest, StoreDown
 
 Rows = Sequence[dict[str, Any]]

@@ -11,7 +11,7 @@ from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store.database import Database
 from orchestrator.store.notices import add_event
 from orchestrator.store.tables import run, sweep
-from workloads.service_settings import NoticeKind
+from workloads.lab.service_settings import NoticeKind
 
 _LEFT = exists().where(
     run.c.sweep == sweep.c.id, run.c.state.in_((RunState.QUEUED, RunState.LEASED))

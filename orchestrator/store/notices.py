@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, delete, func, select, update
 
 from orchestrator.store.database import Database, insert_new
 from orchestrator.store.tables import notice, notice_delivery
-from workloads.service_settings import NoticeKind
+from workloads.lab.service_settings import NoticeKind
 
 REPEAT_INTERVAL_S = 600.0
 FIRST_DELAY_S, DELAY_MAX_S = 5.0, 3600.0

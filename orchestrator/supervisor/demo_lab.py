@@ -20,7 +20,7 @@ from orchestrator.supervisor.virtual_phones import (
     virtual_phones,
 )
 from workloads.cli_options import EVENT_TIME
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 from workloads.protocol.messages import PhoneState
 from workloads.units import count_text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.app.services.run_service import check_broker
 from orchestrator.supervisor.process import ServiceProcess
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 SERVERS = ("valkey-server", "redis-server")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.app.app_errors import InvalidState, TimedOut
 from orchestrator.supervisor.process import open_private
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
 PID_FILE = "lab.pid"

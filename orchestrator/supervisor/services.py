@@ -12,7 +12,7 @@ from orchestrator.app.remote.api_port import open_port
 from orchestrator.app.services.run_service import migrate_store
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, block_signals, service_command, stop_all
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
 log = logging.getLogger("farm.lab")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.supervisor.process import ServiceProcess, service_command, stop_all
 from workloads.cli_options import EVENT_TIME, speed_text
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmTrouble
 
 START_TIMEOUT_S = 15.0

@@ -18,8 +18,8 @@ from orchestrator.tui.event_lines import event_panel
 from orchestrator.tui.layout import PANE_LINES
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import Ui
-from workloads.phone_address import is_over_network, is_wireless
 from workloads.protocol.metrics import Source
+from workloads.protocol.phone_address import is_over_network, is_wireless
 from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.units import format_duration

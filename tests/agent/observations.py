@@ -6,9 +6,9 @@ from typing import Any
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import DoneRecord, RunnerOutput, StepWindow
-from agent.judge.clock_checks import ClockObservation
+from agent.judge.observe_clocks import ClockObservation
 from agent.judge.run_observation import RunObservation
-from agent.judge.work_checks import ClaimedWork
+from agent.judge.work_rules import ClaimedWork
 from tests.builders import a_phone
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.condition import Condition

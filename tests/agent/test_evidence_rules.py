@@ -15,8 +15,8 @@ from agent.judge.evidence_rules import (
     check_readings,
     check_time_stamps,
 )
+from agent.judge.observe_steps import StepSeries, step_changes
 from agent.judge.run_observation import RunObservation
-from agent.judge.step_checks import StepSeries, step_changes
 from tests.agent.observations import CLAIMED, PROBE, SECOND_NS, an_observation, output_of
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.metrics import Source

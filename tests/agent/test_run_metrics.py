@@ -21,7 +21,7 @@ from agent.collect.runner_output import (
 )
 from agent.judge.run_metrics import measure, quantile
 from agent.judge.run_observation import RunObservation
-from agent.judge.work_checks import ClaimedWork
+from agent.judge.work_rules import ClaimedWork
 from tests.agent.observations import BEFORE, PROBE, an_observation, output_of
 from workloads.catalogue import bind, cost_of
 from workloads.protocol.metrics import METRICS, Provenance, Provenances, Source, metric_kind

@@ -9,10 +9,10 @@ from agent.collect.cpu_usage import CYCLES
 from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import CheckpointRecord, DoneRecord, ResumeRecord
-from agent.judge.disturbances import Disturbances
+from agent.judge.observe_disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
 from agent.judge.verdict_rules import is_reference, judge
-from agent.judge.work_checks import ClaimedWork
+from agent.judge.work_rules import ClaimedWork
 from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.observations import (
     BEFORE,

@@ -20,7 +20,7 @@ from tests.analysis.builders import a_trial_of, endurance
 from tests.export.telemetry_blob import a_blob
 from tests.farm.conftest import wait_for
 from tests.stored_runs import store_runs
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 
 @dataclass

@@ -36,7 +36,7 @@ from orchestrator.supervisor.process import ServiceProcess, service_command, sto
 from tests.analysis.builders import MEASURED
 from tests.api.conftest import ApiLab, free_port, is_open, store_results
 from tests.farm.conftest import wait_for
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import Event, EventKind
 

@@ -26,10 +26,10 @@ from tests.api.conftest import free_port, is_open
 from tests.farm.conftest import wait_for
 from tests.farm.farm_command import run_in_process
 from tests.tls_broker import tls_front
-from workloads.certificates import KeyPair, create_authority, create_certificate
-from workloads.connection_url import read_secret
-from workloads.lab_settings import Lab
-from workloads.redis_connection import RedisConnection
+from workloads.lab.certificates import KeyPair, create_authority, create_certificate
+from workloads.lab.connection_url import read_secret
+from workloads.lab.redis_connection import RedisConnection
+from workloads.lab.settings import Lab
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from tests.api.conftest import ApiLab, free_port, is_open, store_results
 from tests.browser import Browser, needs_browser, open_browser
 from tests.builders import a_phone, an_announcement
 from tests.farm.conftest import wait_for
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.messages import HostHeartbeat, PhoneStatus
 
 pytestmark = [pytest.mark.slow, needs_browser]

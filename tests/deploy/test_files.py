@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from orchestrator.cli import farm
-from workloads.service_metrics import SERVICE_METRICS
+from workloads.lab.service_metrics import SERVICE_METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

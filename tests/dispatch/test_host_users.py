@@ -9,7 +9,7 @@ import redis
 from agent.host_broker import HostBroker
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.enrolments import Access, HostAccess, secret_digest
-from workloads.celery_setup import broker_errors, celery_app, send_task
+from workloads.lab.celery_setup import broker_errors, celery_app, send_task
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.host_user import host_user
 from workloads.protocol.messages import HostHeartbeat

@@ -33,11 +33,11 @@ from orchestrator.store.phone_queries import phone_from_row
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.tables import sweep
 from tests.builders import a_phone
-from workloads.lab_settings import Lab
+from workloads.lab.service_metrics import Service, ServiceMetrics
+from workloads.lab.service_settings import NoticeKind, NoticeSettings
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import PhoneStatus
-from workloads.service_metrics import Service, ServiceMetrics
-from workloads.service_settings import NoticeKind, NoticeSettings
 
 
 class Receiver:

@@ -23,7 +23,7 @@ from orchestrator.supervisor.process import ServiceProcess, service_command, sto
 from orchestrator.supervisor.virtual_phones import PROFILES
 from tests.farm.conftest import ROOT, SPOOLED_REPORTS, Farm, wait_for
 from tests.farm.lab_network import LabNetwork
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 HOSTS = ("host-a", "host-b", "host-c")
 LEASE_S = 5.0
@@ -158,7 +158,7 @@ class ClosedFarm(Farm):
         """Send a command to the broker as the centre's user; return the reply."""
         code = (
             "import json, sys, redis\nfrom pathlib import Path\n"
-            "from workloads.lab_settings import Lab\n"
+            "from workloads.lab.settings import Lab\n"
             "url = Lab.read(Path(sys.argv[1]), {}).broker_url\n"
             "reply = redis.Redis.from_url(url).execute_command(*sys.argv[2:])\n"
             "print(json.dumps(reply, default=lambda value: value.decode(errors='replace')))\n"

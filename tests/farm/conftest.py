@@ -20,7 +20,7 @@ from orchestrator.supervisor.process import ServiceProcess, stop_all
 from orchestrator.supervisor.services import agent_process, services
 from orchestrator.supervisor.virtual_phones import agent_options, virtual_phones
 from tests.farm.farm_command import run_in_process
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 PROCESSES = "/cgroup.procs"  # lists processes, which come and go
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workloads.celery_setup import celery_app, send_task
+from workloads.lab.celery_setup import celery_app, send_task
 
 Draw = random.Random
 Change = Callable[[Draw, dict[str, Any]], object]

@@ -15,7 +15,7 @@ from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.lab_process import lab_lock
 from orchestrator.supervisor.services import services
 from tests.farm.conftest import Farm, run_farm, wait_for
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 GOOD = "farm: 1\nname: good\nworkload: noop\nphones: all\nrepeat: 1\n"
 

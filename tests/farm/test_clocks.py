@@ -14,7 +14,7 @@ import pytest
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import HOSTS, start_farm, wait_for
 from tests.farm.test_trouble import MANY, finish, submit
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 SOURCE = Path(__file__).with_name("skew.c")
 COMPILER = shutil.which("cc")

@@ -14,8 +14,8 @@ from orchestrator.app.checks.security_checks import (
 )
 from orchestrator.app.lab_secrets import create_secrets
 from tests.farm.farm_command import run_in_process
-from workloads.certificates import expires_at
-from workloads.lab_settings import Lab
+from workloads.lab.certificates import expires_at
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import InvalidRequest
 
 

@@ -12,7 +12,7 @@ from orchestrator.app.checks.security_checks import judge_broker
 from orchestrator.dispatch.central_broker import CentralBroker
 from tests.farm.conftest import Farm, run_farm
 from tests.farm.farm_command import run_in_process
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 NOOP = "farm: 1\nname: {name}\nworkload: noop\nphones: all\nrepeat: 1\n"
 

@@ -16,7 +16,7 @@ from tests.farm.conftest import ROOT, Farm, wait_for
 from tests.farm.history_check import violations
 from tests.farm.terminal import check_nothing_left, pids_of, processes_of, start
 from tests.tui.pty_screen import PtyScreen, open_farm_screen
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 # Processes of the demo, by a part of their command.
 VICTIMS = ("server unixsocket", "service scheduler", "service ingest", "--host host-a")

@@ -21,7 +21,7 @@ from tests.documents import Block, blocks, commands
 from tests.farm.conftest import ROOT, Farm, wait_for
 from tests.farm.farm_command import run_in_process
 from tests.farm.terminal import check_nothing_left, processes_of, start
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, StoreDown
 
 SETTINGS = {"", "lab", "slow", "demo", "study", "results"}

@@ -16,7 +16,7 @@ from orchestrator.supervisor.virtual_phones import NATIVE
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.farm.conftest import ROOT, SPEED, Farm, run_farm, start_farm_with
 from workloads.catalogue import CATALOGUE, cost_of
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.verdict import ReasonCode, Validity
 from workloads.workload_table import OWN

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.store.results import measured_runs
 from tests.farm.conftest import SPEED, Farm, start_farm_with
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 PROFILES = ("nvidia-tx2", "meizu-16t", "oneplus-6", "redmi-note-9-pro:no_opencl")
 BOARD, MEIZU, ONEPLUS, NO_GPU = "VTX20001", "VM16T0001", "VOP60001", "VRN9P0001"

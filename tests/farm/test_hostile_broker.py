@@ -19,7 +19,7 @@ from tests.builders import a_phone, a_run, an_announcement
 from tests.farm.conftest import SETTINGS, Farm, wait_for
 from tests.farm.hostile_messages import envelope, hostile_content, hostile_messages
 from workloads.catalogue import bind
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import (
     DELIVER,

@@ -11,7 +11,7 @@ from orchestrator.commands.output_file import open_output
 from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import stop_all
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 
 @pytest.mark.parametrize("name", ["a b\n?c#d%41é", "long" * 40])

@@ -18,14 +18,14 @@ from orchestrator.supervisor.lab_process import (
     stop_lab,
 )
 from tests.farm.terminal import check_nothing_left, start
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmTrouble, InvalidRequest
 
 HOLDER = """
 import pathlib, signal, sys, time
 from orchestrator.supervisor.lab_process import lab_lock
 from orchestrator.supervisor.process import stop_on_signals
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 stop_on_signals()
 try:
     with lab_lock(Lab.read(pathlib.Path(sys.argv[1]), {})):

@@ -13,7 +13,7 @@ from tests.busy_computer import assert_accepted, needs_two_cores, needs_x86
 from tests.farm.conftest import ROOT, Farm, start_farm_with
 from tests.kernels.pocl import need_pocl
 from tests.linux_boards import laptop, live_board
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.telemetry import read_telemetry
 from workloads.protocol.verdict import Validity
 

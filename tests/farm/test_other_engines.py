@@ -18,7 +18,7 @@ from orchestrator.store.sweep_queries import sweep_summaries
 from orchestrator.supervisor.virtual_phones import NATIVE
 from tests.farm.conftest import ROOT, Farm, run_farm, start_farm_with
 from tests.farm.terminal import check_nothing_left, start
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.verdict import Validity
 
 pytestmark = [

@@ -10,7 +10,7 @@ from orchestrator.store.results import measured_runs
 from orchestrator.supervisor.virtual_phones import NATIVE
 from tests.farm.conftest import ROOT, start_farm_with
 from tests.farm.farm_command import run_in_process
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 PROFILES = ("redmi-note-9-pro", "meizu-16t", "huawei-honor-8")
 KILL = '[[mischief]]\nkind = "low_memory"\nphones = ["VM16T*"]\nat = "run@50%"\n'

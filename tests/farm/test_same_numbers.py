@@ -24,7 +24,7 @@ from orchestrator.app.submit_sweep import submit_sweep
 from orchestrator.supervisor.virtual_phones import PROFILES
 from tests.farm.conftest import ROOT, Farm, start_farm_with, wait_for
 from workloads.cli_options import EVENT_TIME
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmError
 
 SHORT = """

@@ -11,7 +11,7 @@ from tests.farm.conftest import Farm, start_farm, wait_for
 from tests.farm.fault_injector import FaultInjector
 from tests.farm.history_check import violations
 from tests.farm.test_trouble import submit
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 SHORT = """\
 farm: 1

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.submit_sweep import submit_sweep
 from tests.farm.conftest import start_farm, wait_for
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 BYTES_PER_RUN = 10_000
 SWEEP = """

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.store.results import measured_runs, telemetry_blob
 from tests.conftest import new_database
 from tests.farm.conftest import ROOT, Farm, start_farm
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 SWEEP = """\
 farm: 1

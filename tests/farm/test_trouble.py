@@ -15,7 +15,7 @@ from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.sweep_queries import sweep_summaries
 from tests.farm.conftest import PROCESSES, Farm, start_farm, wait_for
 from tests.farm.history_check import NO_SKEW, Skews, violations
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 LONG = """\
 farm: 1

@@ -16,7 +16,7 @@ from tests.conftest import new_database, postgres_server, store_url_of
 from tests.farm.conftest import HOSTS, LEASE_S, SETTINGS, Farm, start_farm, wait_for
 from tests.farm.faulty_proxy import FaultRates, FaultyProxy
 from tests.farm.test_trouble import MANY, finish, submit
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 
 @pytest.mark.slow  # test_soak.py has these faults one by one

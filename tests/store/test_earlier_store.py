@@ -19,7 +19,7 @@ from orchestrator.planning.states import RunState
 from orchestrator.store.database import Database
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.sweep_queries import sweep_summaries
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 
 EARLIER = Path(__file__).parent / "earlier_lab"
 # The middle of four runs on two phones, as the version that measured them showed it.

@@ -42,11 +42,11 @@ from tests.farm.conftest import wait_for
 from tests.leasing import lease_next
 from tests.store import three_phones
 from tests.stored_runs import store_runs
-from workloads.lab_settings import Lab, LabSettings, StoreSettings
+from workloads.lab.service_metrics import Service, ServiceMetrics
+from workloads.lab.settings import Lab, LabSettings, StoreSettings
 from workloads.protocol.base import digest_of_bytes
 from workloads.protocol.faults import FarmError, InvalidRequest, StoreDown
 from workloads.protocol.messages import split_into_chunks
-from workloads.service_metrics import Service, ServiceMetrics
 
 Tables = dict[str, list[dict[str, Any]]]
 ANNA = Actor("anna")

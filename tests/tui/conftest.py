@@ -17,7 +17,7 @@ from orchestrator.store.ingest import store_parcels
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import ServiceProcess, stop_all
 from tests.builders import a_phone, a_trial, an_announcement, planned_runs
-from workloads.lab_settings import Lab
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown
 from workloads.protocol.messages import HostHeartbeat, PhoneStatus
 

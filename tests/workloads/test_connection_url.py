@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.store.database import Database
 from tests.tls_broker import tls_front
-from workloads.celery_setup import broker_errors, celery_app
-from workloads.certificates import (
+from workloads.lab.celery_setup import broker_errors, celery_app
+from workloads.lab.certificates import (
     KeyPair,
     create_authority,
     create_certificate,
@@ -17,10 +17,10 @@ from workloads.certificates import (
     expires_at,
     sign_request,
 )
-from workloads.connection_url import BadSettings, without_password
-from workloads.lab_settings import Lab
+from workloads.lab.connection_url import BadSettings, without_password
+from workloads.lab.redis_connection import RedisConnection
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest, StoreDown
-from workloads.redis_connection import RedisConnection
 
 SECRET = "s3cret/with@odd?characters"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent.prepare.quiesce import quiet_settings
-from workloads.connection_url import BadSettings
-from workloads.lab_settings import Lab
-from workloads.phone_address import is_over_network, is_wireless, parse_phone_address
+from workloads.lab.connection_url import BadSettings
+from workloads.lab.settings import Lab
+from workloads.protocol.phone_address import is_over_network, is_wireless, parse_phone_address
 
 SERVICE = "adb-R5CT10XYZ1A-a1B2c3._adb-tls-connect._tcp"
 

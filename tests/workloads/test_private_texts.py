@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.supervisor.process import service_command
-from workloads.connection_url import without_password
-from workloads.logging_setup import SafeFormatter
+from workloads.lab.connection_url import without_password
+from workloads.lab.logging_setup import SafeFormatter
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from workloads.logging_setup import JsonFormatter, log_values
+from workloads.lab.logging_setup import JsonFormatter, log_values
+from workloads.lab.service_health import HealthServer, ServiceHealth, is_own_name, serve_health
+from workloads.lab.service_metrics import SERVICE_METRICS, CounterType, Service, ServiceMetrics
 from workloads.protocol.messages import RunId
-from workloads.service_health import HealthServer, ServiceHealth, is_own_name, serve_health
-from workloads.service_metrics import SERVICE_METRICS, CounterType, Service, ServiceMetrics
 
 
 @pytest.fixture

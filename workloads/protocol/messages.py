@@ -27,7 +27,6 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from workloads.catalogue import Case
-from workloads.phone_address import TcpAddress
 from workloads.protocol.base import Moment, SafeText, WireModel
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmTrouble, Fault
@@ -38,6 +37,7 @@ from workloads.protocol.limits import (
     REPORT_BYTES_MAX,
 )
 from workloads.protocol.metrics import PROGRAMS_MAX, KernelProgram, Metric
+from workloads.protocol.phone_address import TcpAddress
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import UnusablePhone

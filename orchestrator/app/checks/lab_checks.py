@@ -25,8 +25,8 @@ from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.planning.states import Health
 from orchestrator.store.enrolments import host_accesses, lab_hosts
 from orchestrator.store.phone_queries import KnownPhone, known_phones
-from workloads.connection_url import without_password
-from workloads.lab_settings import Lab
+from workloads.lab.connection_url import without_password
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import PhoneState
 from workloads.units import format_bytes

@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from orchestrator.app.checks.check_finding import ERROR, OK, WARNING, CheckFinding
-from workloads.certificates import expires_at
-from workloads.connection_url import without_password
-from workloads.lab_settings import SETTINGS_FILE, Lab
+from workloads.lab.certificates import expires_at
+from workloads.lab.connection_url import without_password
+from workloads.lab.settings import SETTINGS_FILE, Lab
 from workloads.protocol.faults import FarmError
 
 RENEW_DAYS = 30

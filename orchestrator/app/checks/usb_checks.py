@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.app.checks.check_finding import ERROR, OK, WARNING, CheckFinding, Severity
-from workloads.phone_address import is_over_network
+from workloads.protocol.phone_address import is_over_network
 from workloads.protocol.unusable_phone import PhoneProblem, problem_of_state
 from workloads.text import safe_text
 

@@ -5,8 +5,8 @@ import ipaddress
 import socket
 
 from orchestrator.app.app_errors import InvalidState
-from workloads.connection_url import BadSettings
-from workloads.lab_settings import ApiSettings
+from workloads.lab.connection_url import BadSettings
+from workloads.lab.settings import ApiSettings
 
 CONNECT_TIMEOUT_S = 2.0
 

@@ -18,10 +18,10 @@ from http.client import HTTPException
 from pathlib import Path
 
 from orchestrator.store.notices import StoredNotice
-from workloads.connection_url import read_secret
-from workloads.process_identity import software_version
+from workloads.lab.connection_url import read_secret
+from workloads.lab.process_identity import software_version
+from workloads.lab.service_settings import NoticeSettings
 from workloads.protocol.faults import FarmError
-from workloads.service_settings import NoticeSettings
 from workloads.text import safe_text
 
 WEBHOOK_TIMEOUT_S = 10.0

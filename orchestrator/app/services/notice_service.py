@@ -21,9 +21,9 @@ from orchestrator.planning.states import Health, PausedBy, RunState, SweepState
 from orchestrator.store import notices
 from orchestrator.store.live_views import phones_with_runs_left
 from orchestrator.store.notices import NoticeKey, StoredNotice
+from workloads.lab.service_metrics import ServiceMetrics
+from workloads.lab.service_settings import NoticeKind
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
-from workloads.service_metrics import ServiceMetrics
-from workloads.service_settings import NoticeKind
 from workloads.units import count_text
 
 log = logging.getLogger("farm.notices")

@@ -12,10 +12,10 @@ from orchestrator.dispatch import ingest_service
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.store.database import Database
-from workloads.lab_settings import Lab
+from workloads.lab.service_health import ServiceHealth
+from workloads.lab.service_metrics import ServiceMetrics
+from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmError
-from workloads.service_health import ServiceHealth
-from workloads.service_metrics import ServiceMetrics
 
 log = logging.getLogger("farm.service")
 

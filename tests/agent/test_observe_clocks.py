@@ -6,7 +6,7 @@ import pytest
 
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.run_probe import RunProbe
-from agent.judge.clock_checks import ClockObservation, observe_clocks, pinned_share
+from agent.judge.observe_clocks import ClockObservation, observe_clocks, pinned_share
 from agent.judge.run_observation import longest_gap
 from agent.phone.kernel_nodes import CPUFREQ
 from tests.agent.observations import BEFORE, COOLER, PROBE

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agent.collect.readings import Readings
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, residency_node
-from agent.judge.cycle_checks import COUNTED_CHANGE_MAX, clock_blocks, lost_share
+from agent.judge.observe_cycles import COUNTED_CHANGE_MAX, clock_blocks, lost_share
 from agent.phone.kernel_nodes import (
     GPU_POLICY,
     clock_node,

@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads.logging_setup import configure_logging
-from workloads.service_metrics import Service, ServiceMetrics
+from workloads.lab.logging_setup import configure_logging
+from workloads.lab.service_metrics import Service, ServiceMetrics
 
 if TYPE_CHECKING:
-    from workloads.lab_settings import Lab
+    from workloads.lab.settings import Lab
 
 log = logging.getLogger("farm.health")
 

@@ -19,18 +19,23 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from workloads.connection_url import (
+from workloads.input_file import read_input
+from workloads.lab.connection_url import (
     BadSettings,
     ServerSettings,
     broker_connection,
     store_connection,
 )
-from workloads.input_file import read_input
-from workloads.phone_address import TcpAddress
+from workloads.lab.service_settings import (
+    LISTEN_PATTERN,
+    HealthSettings,
+    LogSettings,
+    NoticeSettings,
+)
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import HOST_PATTERN
-from workloads.service_settings import LISTEN_PATTERN, HealthSettings, LogSettings, NoticeSettings
+from workloads.protocol.phone_address import TcpAddress
 
 SETTINGS_FILE = "lab.toml"
 SOCKET_PATH_BYTES_MAX = 100

@@ -6,8 +6,8 @@ import pytest
 
 from agent.collect.cpu_usage import CYCLES, OWN_STAT, STAT
 from agent.collect.readings import NodeValue, Readings
-from agent.judge.clock_checks import observe_clocks
-from agent.judge.cycle_checks import clock_blocks, cycle_mismatch
+from agent.judge.observe_clocks import observe_clocks
+from agent.judge.observe_cycles import clock_blocks, cycle_mismatch
 from agent.phone.kernel_nodes import CPUFREQ
 from tests.agent.observations import BEFORE, COOLER, PROBE
 from workloads.protocol.phone_facts import CoreSet

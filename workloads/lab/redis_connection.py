@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import redis
 
-from workloads.connection_url import refuse_unverified, without_password, without_user
+from workloads.lab.connection_url import refuse_unverified, without_password, without_user
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
 TIMEOUT_S, CONNECT_TIMEOUT_S, HEALTH_CHECK_S = 10, 3, 30

@@ -26,7 +26,7 @@ from kombu.entity import Queue
 from kombu.exceptions import KombuError
 from kombu.transport.redis import get_redis_error_classes
 
-from workloads.connection_url import refuse_unverified
+from workloads.lab.connection_url import refuse_unverified
 from workloads.protocol.envelope import MessageFilter
 from workloads.protocol.faults import BrokerDown
 

@@ -1,0 +1,1 @@
+"""The lab that services share: settings, connections, certificates, logging, health and metrics."""
