@@ -21,6 +21,7 @@ COLUMN_NOTES = {
     "clock_ghz": "CPU clock that was set, GHz: one per cluster that the run used, in the order of "
     "the core numbers, such as `1.13+1.28`; on a phone whose clocks cannot be set, the clock that "
     "`high` checks; empty where the phone chose its clocks",
+    "farmhand": "version of Farmhand that wrote the file",
     "programs": "OpenCL kernels that were built: files, options and digest of each; empty on a CPU",
     "gpu_clock_ghz": "GPU clock that was set, GHz; empty where the phone chose it",
     "control": "control level of the phone: observed, partial or controlled",

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import op_rows
+from workloads.process_identity import software_version
 from workloads.protocol.telemetry import SampledSeries, Series, Telemetry
 from workloads.text import safe_text
 
@@ -29,6 +30,7 @@ def build_trace(run: MeasuredRun, telemetry: Telemetry) -> dict[str, Any]:
     return {
         "displayTimeUnit": "ms",
         "otherData": {
+            "farmhand": software_version(),
             "sweep": run.sweep,
             "run": f"{run.trial}.{run.repeat}.{run.attempt}",
             "block": run.block,

@@ -14,6 +14,7 @@ from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
 from workloads.catalogue import Case
+from workloads.process_identity import software_version
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.telemetry import Telemetry
@@ -92,10 +93,11 @@ def figures_table(first: RunColumns, runs: Iterable[MeasuredRun]) -> Table:
             )
             for name, metric in sorted(run.metrics.items())
         ]
-        return TableBlock([*first.values(run), run.verdict.text, *times, programs], rows)
+        shared = [*first.values(run), run.verdict.text, *times, programs, software_version()]
+        return TableBlock(shared, rows)
 
     columns = (
-        "reasons started_at ended_at programs metric value:float unit source model_kind "
+        "reasons started_at ended_at programs farmhand metric value:float unit source model_kind "
         "error_rel:float grade"
     )
     return first.table("figures", columns, map(block, runs))

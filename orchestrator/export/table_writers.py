@@ -2,7 +2,7 @@
 
 Phones choose their own names, so text is escaped for the program that reads the file: a spreadsheet
 must not run formulas, and LaTeX no commands. JSON and Parquet contain text unescaped, without
-control characters.
+control characters. Formats that have a place for it name the version that wrote the file.
 """
 
 import csv
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from orchestrator.export.escape import latex_cell, markdown_cell, text_cell
 from orchestrator.export.table import CellValue, Table
+from workloads.process_identity import software_version
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 from workloads.units import format_ms
@@ -78,7 +79,8 @@ def write_parquet(table: Table, stream: BinaryIO) -> int:
             "pyarrow is not installed, and Parquet needs it; run: .venv/bin/pip install pyarrow"
         ) from None
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
-    schema = arrow.schema([(column.name, kinds[column.kind]) for column in table.columns])
+    fields = [(column.name, kinds[column.kind]) for column in table.columns]
+    schema = arrow.schema(fields, metadata={"farmhand": software_version()})
     rows, count = (tuple(map(_plain, row)) for row in table.rows), 0
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         while group := list(islice(rows, PARQUET_ROWS)):
@@ -111,6 +113,7 @@ def write_markdown(table: Table, stream: BinaryIO) -> int:
         stream.write(f"| {' | '.join(cells)} |\n".encode())
     if table.caption:
         stream.write(f"\n{markdown_cell(table.caption)}\n".encode())
+    stream.write(f"\n<!-- written by Farmhand {software_version()} -->\n".encode())
     return count
 
 
@@ -122,6 +125,7 @@ def write_latex(table: Table, stream: BinaryIO) -> int:
     alignment = "".join("l" if column.kind is str else "r" for column in table.columns)
     heading = " & ".join(latex_cell(name.replace("_", " ")) for name in table.names)
     stream.write(
+        f"% written by Farmhand {software_version()}\n"
         f"% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\small\n"
         f"\\begin{{tabular}}{{{alignment}}}\n\\toprule\n{heading} \\\\\n\\midrule\n".encode()
     )

@@ -13,6 +13,7 @@ from orchestrator.export.table import Table
 from orchestrator.export.table_schemas import RunColumns, figures_table, ranking_table
 from orchestrator.export.table_writers import write_csv
 from tests.analysis.builders import FITTED, measured, phone
+from workloads.process_identity import software_version
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 
@@ -69,6 +70,7 @@ def test_a_row_has_every_column_of_a_figure() -> None:
         "started_at": "2026-03-01T12:00:00+00:00",
         "ended_at": "2026-03-01T12:00:09+00:00",
         "programs": "",
+        "farmhand": software_version(),
     }
     assert rows_of(runs) == [expected]
 

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import zipfile
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,9 @@ def test_json_lines_and_parquet_equal_the_csv(lab_with_sweep: Path, tmp_path: Pa
     (tmp_path / "samples.parquet").write_bytes(
         exported(lab_with_sweep, "--table", "samples", "--format", "parquet")
     )
-    columnar = parquet.read_table(tmp_path / "samples.parquet").to_pylist()
+    written = parquet.read_table(tmp_path / "samples.parquet")
+    assert (written.schema.metadata or {})[b"farmhand"] == version("farmhand").encode()
+    columnar = written.to_pylist()
     assert lines == columnar
     assert [row["step_ms"] for row in rows] == [str(line["step_ms"]) for line in lines]
 
