@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import op_rows
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
 from workloads.protocol.telemetry import SampledSeries, Series, Telemetry
 from workloads.text import safe_text
 

@@ -14,7 +14,7 @@ from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
 from workloads.catalogue import Case
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
 from workloads.protocol.condition import Condition
 from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.telemetry import Telemetry

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from orchestrator.export.escape import latex_cell, markdown_cell, text_cell
 from orchestrator.export.table import CellValue, Table
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
 from workloads.units import format_ms

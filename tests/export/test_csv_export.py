@@ -13,7 +13,7 @@ from orchestrator.export.table import Table
 from orchestrator.export.table_schemas import RunColumns, figures_table, ranking_table
 from orchestrator.export.table_writers import write_csv
 from tests.analysis.builders import FITTED, measured, phone
-from workloads.process_identity import software_version
+from workloads.lab.process_identity import software_version
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 
