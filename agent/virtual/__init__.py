@@ -13,11 +13,11 @@ How the folder is organised, from the outside in:
     phone_clock.py      phone time: every event happens at an exact moment, `speed` times faster
     phone_loop.py       the event loop: the clock is paused while a process of the phone computes
     event_journal.py    what really happened, written where the program under test cannot reach
-    process_table.py, program_lookup.py, boot_state.py, logcat_buffer.py
+    process_table.py, program_lookup.py, boot_state.py
                         processes, what a command name runs, properties and settings, the log
     adb/                packets, streams, host keys and the services: shell, sync, reboot, root
     shell/              lexer, parser and interpreter of the shell (a subset of mksh)
-    commands/           what the shell can run: toybox, Android's own commands, awk, sed
+    commands/           what the shell can run: toybox and Android's own commands
     files/              the file tree; nodes of /sys, /proc and /dev/cpuset read the model
     physics/            step times, clocks, power, heat, throttling, memory pressure, battery
     runner/             the runner: obeys kernels/runner/runner.h in phone time, computes nothing

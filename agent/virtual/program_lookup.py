@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
 
 _SYSTEM_FOLDERS = ("/system/bin", "/system/xbin", "/vendor/bin", "/bin")
-# Android 8, 9 and 11 brought these.
-_FIRST_SDK = {"sha256sum": 26, "awk": 28, "fsync": 30}
+# Android 8 and 11 brought these.
+_FIRST_SDK = {"sha256sum": 26, "fsync": 30}
 _ELF = b"\x7fELF"
-# Some tools push their own busybox; its applets run as the phone's commands.
-_BUSYBOX_MARK = b"BusyBox v"
 
 
 class ProgramLookup:
@@ -81,8 +79,6 @@ def _program_at_path(shell: "Shell", name: str) -> CommandFunction:
         return _refusal("can't execute: Permission denied")
     if RUNNER_MARK in node.content:
         return run_runner
-    if _BUSYBOX_MARK in node.content:
-        return run_toybox
     if node.content.startswith(_ELF):
         bits = 32 * node.content[4] if len(node.content) > 4 else 0
         return _refusal(f"not executable: {bits}-bit ELF file")
@@ -90,7 +86,7 @@ def _program_at_path(shell: "Shell", name: str) -> CommandFunction:
 
 
 def run_toybox(call: CommandCall) -> "int | Awaitable[int]":
-    """Run an applet of toybox, or of a busybox that was pushed."""
+    """Run an applet of toybox."""
     words = call.argv[1:]
     if not words:
         call.print(" ".join(sorted(set(COMMANDS) - set(BUILTINS))) + "\n")

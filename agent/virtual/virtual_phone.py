@@ -34,7 +34,6 @@ from agent.virtual.files.proc_nodes import ProcSources, add_proc_nodes
 from agent.virtual.files.rail_nodes import add_rail_nodes
 from agent.virtual.files.selinux import deny_to_shell
 from agent.virtual.files.thermal_nodes import add_thermal_nodes
-from agent.virtual.logcat_buffer import LogcatBuffer
 from agent.virtual.native.native_folder import NativeFolder, host_properties
 from agent.virtual.opencl_driver import OpenCLDriver
 from agent.virtual.phone_clock import PhoneClock
@@ -113,7 +112,6 @@ class VirtualPhone:
         self.mischief: PhoneInjector | None = None
         self.tree.on_change = self.journal.write
         self.processes.on_change = self._journal_process
-        self.log = LogcatBuffer(self.wall_time)
         self.adbd_uid = SHELL
         self.on_reboot: Callable[[str], None] | None = None
         self.on_adbd_restart: Callable[[], None] | None = None
@@ -239,8 +237,6 @@ class VirtualPhone:
         self.battery_overrides.clear()
         self.framework_modes = {"doze": True, "data_saver": False, "dexopt": True}
         self.adbd_uid = SHELL
-        self.log.clear()
-        self.log.write("I", "init", "Boot completed")
         self.processes.boot(self.profile.services)
         if self.profile.layout is not None:
             for cluster in self.soc.clusters:

@@ -115,19 +115,7 @@ def test_a_forward_to_a_closed_port_is_closed(host: AdbHost, phone: AdbPhone) ->
     host.adb("-s", phone.address, "forward", "--remove", f"tcp:{port}")
 
 
-# -- logs and packages
-
-
-def test_logcat_shows_the_log_and_follows_it(host: AdbHost, phone: AdbPhone) -> None:
-    phone.out("logcat -c; log -t farm 'one line'")
-    assert "farm    : one line" in host.adb("-s", phone.address, "logcat", "-d").out
-    with phone.host.open_service(phone.address, "shell:logcat farm:I") as stream:
-        stream.settimeout(WAIT_S)
-        received = stream.recv(65536)
-        phone.out("log -t other hidden; log -t farm second")
-        while b"second" not in received:
-            received += stream.recv(65536)
-    assert b"hidden" not in received
+# -- packages
 
 
 def test_an_install_is_refused_with_a_message(
@@ -157,7 +145,7 @@ def test_a_link_is_pushed_as_a_link(host: AdbHost, phone: AdbPhone, tmp_path: Pa
         stream.sendall(b"DATA\x06\0\0\0targetDONE\x01\0\0\0")
         assert read_exactly(stream, 4) == b"OKAY"
     assert phone.out("cat /data/local/tmp/alink") == "behind"
-    assert phone.out("readlink /data/local/tmp/alink") == "target"
+    assert " -> target\n" in phone.run("ls -l /data/local/tmp/alink").out
 
 
 def test_a_tracker_reports_a_disconnect_and_a_reconnect(
@@ -192,7 +180,6 @@ def test_a_reboot_clears_the_state_in_memory(
 ) -> None:
     phone = start_phone()
     phone.out("setsid sleep 90000 >/dev/null 2>&1 &")
-    phone.out("echo x > /dev/shm_like 2>/dev/null; log -t farm before")
     host.adb("-s", phone.address, "reboot")
 
     def back() -> bool:
@@ -201,6 +188,5 @@ def test_a_reboot_clears_the_state_in_memory(
 
     wait_until(back, "it is back")
     assert "90000" not in phone.out("ps -A -o args")
-    assert "before" not in phone.out("logcat -d")
     boots = journal_events("boot")
     assert len({boot["boot_id"] for boot in boots}) == len(boots) == 2

@@ -52,15 +52,12 @@ SCRAPS = (
         "\\",
     ),
     *(
-        "awk '{print $1}'",
         "sed s/a/b/",
+        "wc -l",
         "grep -E '('",
-        "find /proc -name x",
-        "seq 3",
-        "xargs",
         "tr",
     ),
-    *("set -e", "read x", "trap", "local", "return 300", "exit -1", "dd", "printf %s%d", "cut -f"),
+    *("set -e", "read x", "local", "return 300", "exit -1", "dd", "printf %s%d", "cut -f"),
     *("su -c", "taskset", "taskset zz true", "kill -0 $$", "top", "sort", "#", "\n", "\t", "\x00"),
     *(
         "settings put global x",

@@ -88,9 +88,9 @@ def test_a_hung_phone_stays_listed_and_only_our_deadline_detects_it(bench: Injec
 
 
 def test_a_hung_phone_continues_its_work(bench: InjectionBench) -> None:
-    bench.mischief.add("hang", at="command:touch *", for_host=0.5)
+    bench.mischief.add("hang", at="command:mkdir *", for_host=0.5)
     started = time.monotonic()
-    assert bench.adb_phone.run(f"touch {HOME}/done").status == 0
+    assert bench.adb_phone.run(f"mkdir {HOME}/done").status == 0
     assert time.monotonic() - started > 0.4
     assert bench.adb_phone.run(f"ls {HOME}/done").status == 0
 

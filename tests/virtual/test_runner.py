@@ -319,7 +319,7 @@ def test_a_run_is_a_process_with_threads_on_its_cores(ready: AdbPhone) -> None:
     lists = ready.out(f"grep -h Cpus_allowed_list /proc/{pid}/task/*/status").split()[1::2]
     # the sampler runs on the other cores
     assert sorted(lists) == ["0-3", "4", "5", "6", "7"]
-    assert ready.out("pidof runner") == f"{pid}"
+    assert ready.out("pgrep -x runner") == f"{pid}"
     assert ready.out("cat /proc/loadavg").split()[0] == "4.00"
     assert ready.out(f"cat /proc/{pid}/comm") == "runner"
     ready.out(f"kill -9 {pid}")

@@ -74,7 +74,7 @@ def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
         ("cat /sys", 1, "cat: /sys: Is a directory"),
         ("ls /data", 1, "ls: /data: Permission denied"),
         ("mkdir /sys/x", 1, "mkdir: '/sys/x': Permission denied"),
-        ("touch /system/x", 1, "touch: '/system/x': Read-only file system"),
+        ("mkdir /system/x", 1, "mkdir: '/system/x': Read-only file system"),
         ("rm /none", 1, "rm: /none: No such file or directory"),
         ("kill 99999", 1, "/system/bin/sh: kill: 99999: No such process"),
         ("kill 1", 1, "/system/bin/sh: kill: 1: Operation not permitted"),
@@ -136,13 +136,14 @@ def test_grep_options(phone: AdbPhone, options: str, expected: str, status: int)
 def test_files_are_created_and_removed(phone: AdbPhone) -> None:
     folder = "/data/local/tmp/files"
     output = phone.out(
-        f"mkdir -p {folder}/a/b; cd {folder}; echo 1 > x; echo 2 >> x; cp x y; mv y a/b/z; "
+        f"mkdir -p {folder}/a/b; cd {folder}; echo 1 > x; echo 2 >> x; cat x > y; mv y a/b/z; "
         "chmod 755 x; "
         "stat -c '%s %a' x; cat a/b/z; head -n 1 x; tail -n 1 x; tail -c +3 x; wc -c x; ls; "
-        f"ln -s x l; cat l; readlink l; rm -rf {folder}; ls {folder} 2>&1; sha256sum /dev/null"
+        f"ln -s x l; cat l; [ -L l ] && echo link; rm -rf {folder}; ls {folder} 2>&1; "
+        "sha256sum /dev/null"
     )
     assert output.splitlines() == [
-        *("4 755", "1", "2", "1", "2", "2", "4 x", "a", "x", "1", "2", "x"),
+        *("4 755", "1", "2", "1", "2", "2", "4 x", "a", "x", "1", "2", "link"),
         f"ls: {folder}: No such file or directory",
         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  /dev/null",
     ]
@@ -156,12 +157,11 @@ def test_settings_and_properties_are_kept(start_phone: StartPhone) -> None:
         == "1"
     )
     assert phone.out("settings get global nothing") == "null"
-    assert phone.out("svc power stayon true; settings get global stay_on_while_plugged_in") == "7"
     assert phone.run("setprop ctl.stop thermal-engine").status == 1
     assert phone.out("getprop init.svc.thermal-engine") == "running"
     phone.root("stop thermal-engine")
     assert phone.out("getprop init.svc.thermal-engine") == "stopped"
-    assert phone.run("pidof thermal-engine").status == 1
+    assert phone.run("pgrep -x thermal-engine").status == 1
     assert "[ro.serialno]: [VM16T0001]" in phone.out("getprop").splitlines()
 
 

@@ -18,12 +18,10 @@ from tests.virtual.conftest import StartPhone
         ("f() { echo in $1 $#; return 3; }; f a b; echo $?", "in a 2\n3"),
         ("function g { local x=2; echo $x; }; x=1; g; echo $x", "2\n1"),
         ("f() { for i in 1 2; do [ $i = 2 ] && return 7; done; }; f; echo $?", "7"),
-        ("trap 'echo bye' EXIT; trap '' INT TERM; echo hi", "hi\nbye"),
         ("set -e; false || true; if false; then :; fi; ! true; echo a; false; echo no", "a"),
         ("set -e; set +e; false; echo a", "a"),
         ("set -o pipefail; false | true; echo $?", "1"),
-        ('x=1 env | grep ^x=; echo "<$x>"', "x=1\n<>"),
-        ("env A=1 sh -c 'echo $A'", "1"),
+        ('x=1 sh -c "echo \\$x"; echo "<$x>"', "1\n<>"),
         ("IFS=: read -r a b <<< '1:2:3'; echo $a $b", "1 2:3"),
         ("IFS=,; x=a,b; set -- $x; echo $#", "2"),
         ("x=hello; echo ${x/l/L} ${x//l/L} ${x:1:3} ${x: -2}", "heLlo heLLo ell lo"),
@@ -42,23 +40,8 @@ from tests.virtual.conftest import StartPhone
         ("echo foo bar | sed -e 's/o/0/g' -e 's|bar|<&>|'", "f00 <bar>"),
         ("echo a1b22 | sed -E 's/([a-z])([0-9]+)/\\2\\1/g'", "1a22b"),
         ("printf 'x\\ny\\nz\\n' | sed '/x/d;2q'", "y"),
-        ("printf 'a 1\\nb 2\\n' | awk '{s += $2; print $1, NR} END {print s/2}'", "a 1\nb 2\n1.5"),
-        ('echo a:b | awk -F: -v x=7 \'$2 == "b" {printf "%s-%d\\n", $1, x}\'', "a-7"),
-        ("awk '/Mem(Total|Free)/ {print $NF}' /proc/meminfo", "kB\nkB"),
-        ("printf 'ab\\ncd\\n' | awk '$1 !~ /a/'", "cd"),
-        ("awk 'BEGIN { x = 7; x %= 4; print \"a\" (x + 1) * 2, x > 2 }'", "a8 1"),
-        ("find /sys/devices/system/cpu/cpufreq -maxdepth 1 -name 'policy*' | sort | wc -l", "3"),
-        ("echo a b c | xargs -n 2 echo x", "x a b\nx c"),
-        ("printf 'a\\nb\\n' | xargs -I{} echo '[{}]'", "[a]\n[b]"),
-        ("printf 'b\\na\\nb\\n' | sort | uniq -c | tr -s ' '", " 1 a\n 2 b"),
-        ("basename /a/b.txt; dirname /a/b", "b.txt\n/a"),
-        (
-            "readlink -f /sys/class/thermal/thermal_zone0",
-            "/sys/devices/virtual/thermal/thermal_zone0",
-        ),
-        ("timeout 1 sleep 50; echo $?", "124"),
-        ("expr 3 + 4; nproc", "7\n8"),
-        ("cat /proc/self/comm; readlink /proc/self | grep -c '^[0-9]*$'", "sh\n1"),
+        ("printf 'b\\n10\\na\\nb\\n' | sort -u; printf '9\\n10\\n' | sort -nr", "10\na\nb\n10\n9"),
+        ("cat /proc/self/comm", "sh"),
         ("grep -on e /proc/self/comm; echo h3llo | grep -o '[0-9]'", "3"),
         ("echo -e 'a\\tb' | cat; printf '%5.1f|%-3s|\\n' 2.25 x", "a\tb\n  2.2|x  |"),
         ("toybox echo hi; toybox nope 2>&1", "hi\ntoybox: Unknown command nope"),
@@ -74,14 +57,9 @@ def test_a_script_prints(phone: AdbPhone, script: str, expected: str) -> None:
         ("set -e; false; echo no", 1, ""),
         ("cat <<EOF\nnever", 1, "/system/bin/sh: here document 'EOF' unclosed"),
         ("f() { f; }; f", 1, "/system/bin/sh: f: too deeply nested"),
-        ("awk '{print'", 2, "awk: unexpected 'end'"),
-        ("awk 'BEGIN {print (1}'", 2, "awk: ')' is missing before '}'"),
-        ("awk 'BEGIN {print 1 / 0}'", 2, "awk: division by zero"),
-        ("awk '{for (;;) x}'", 2, "awk: not supported: for"),
         ("sed 's/a' /dev/null", 1, "sed: no closing /"),
         ("sed z /dev/null", 1, "sed: bad pattern 'z'@1 (z)"),
         ("sed -i s/a/b/ /dev/null", 1, "sed: Unknown option 'i'"),
-        ("find /nope", 1, "find: '/nope': No such file or directory"),
         ("cut x", 1, "cut: no fields"),
         ("return 5", 5, ""),
     ],
@@ -127,7 +105,7 @@ def test_processes_are_found_and_killed_by_name(phone: AdbPhone) -> None:
 def test_cpusets_limit_the_cores_of_a_process(start_phone: StartPhone) -> None:
     phone = start_phone()
     pid = phone.out("setsid taskset f0 sleep 9000 >/dev/null 2>&1 & echo $!")
-    allowed = f"awk '/Cpus_allowed:/ {{print $2}}' /proc/{pid}/status"
+    allowed = f"grep Cpus_allowed: /proc/{pid}/status | cut -f2"
     assert (phone.out(allowed), phone.out(f"cat /proc/{pid}/cpuset")) == ("f0", "/")
     assert phone.out("cat /dev/cpuset/top-app/cpus") == "0-7"
     assert phone.run(f"echo {pid} > /dev/cpuset/background/tasks").status == 1

@@ -1,10 +1,7 @@
 """The commands of the phone's shell, by name. A name that is not here is not on the phone."""
 
 from agent.virtual.commands.android_commands import ANDROID_COMMANDS
-from agent.virtual.commands.awk import AWK_COMMANDS
-from agent.virtual.commands.disk_commands import DISK_COMMANDS
 from agent.virtual.commands.file_commands import FILE_COMMANDS
-from agent.virtual.commands.monitor_commands import MONITOR_COMMANDS
 from agent.virtual.commands.process_commands import PROCESS_COMMANDS
 from agent.virtual.commands.sed import SED_COMMANDS
 from agent.virtual.commands.shell_builtins import BUILTINS
@@ -15,11 +12,8 @@ from agent.virtual.shell.command_call import CommandFunction
 
 COMMANDS: dict[str, CommandFunction] = {
     **ANDROID_COMMANDS,
-    **AWK_COMMANDS,
     **FILE_COMMANDS,
     **TEXT_FILTERS,
-    **DISK_COMMANDS,
-    **MONITOR_COMMANDS,
     **PROCESS_COMMANDS,
     **SED_COMMANDS,
     **SYSTEM_COMMANDS,

@@ -1,7 +1,6 @@
-"""Commands of the Android framework: settings, svc, cmd, am, pm and others."""
+"""Commands of the Android framework: settings, cmd, pm, dumpsys and lshal."""
 
 from collections.abc import Awaitable
-from zlib import crc32
 
 from agent.virtual.commands.dumpsys import dumpsys
 from agent.virtual.commands.power_stats_dump import lshal
@@ -41,18 +40,6 @@ def settings(call: CommandCall) -> int:
         case _:
             return call.fail(f"Invalid command: {verb}", 255)
     return 0
-
-
-def svc(call: CommandCall) -> int:
-    """Handle `svc power stayon ..`."""
-    match call.argv[1:]:
-        case ["power", "stayon", state, *_]:
-            states = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}
-            namespace = call.phone.settings["global"]
-            namespace["stay_on_while_plugged_in"] = states.get(state, "0")
-            return 0
-    call.print("Available commands:\n    help\n    power\n")
-    return 1
 
 
 def cmd(call: CommandCall) -> "int | Awaitable[int]":
@@ -99,20 +86,6 @@ def power(call: CommandCall) -> int:
     return 0
 
 
-def am(call: CommandCall) -> int:
-    match call.argv[1:]:
-        case ["start", *_]:
-            call.print("Starting: Intent { }\n")
-        case ["force-stop" | "kill-all" | "kill" | "broadcast" | "stopservice", *_]:
-            return 0
-        case ["get-current-user"]:
-            call.print("0\n")
-        case _:
-            call.print("Activity manager (activity) commands:\n")
-            return 255
-    return 0
-
-
 async def _refuse_package(call: CommandCall) -> int:
     """Read the streamed package, as adb expects, and refuse it."""
     if "-S" in call.argv:
@@ -146,21 +119,6 @@ def pm(call: CommandCall) -> "int | Awaitable[int]":
     return 0
 
 
-def ignore(call: CommandCall) -> int:
-    """Accept input, wm and others, which have no effect on a phone without a screen."""
-    return 0
-
-
-def content(call: CommandCall) -> int:
-    """Handle `content query`, with which tools read the android_id."""
-    if "content://settings/secure" in call.argv and "android_id" in " ".join(call.argv):
-        call.print(f"Row: 0 value={crc32(call.phone.serial.encode()):016x}\n")
-        return 0
-    return call.fail("[ERROR] Unsupported operation", 1)
-
-
 ANDROID_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(am, cmd, content, dumpsys, lshal, pm, settings, svc),
-    "input": ignore,
-    "wm": ignore,
+    **by_name(cmd, dumpsys, lshal, pm, settings),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from agent.virtual.commands.command_options import split_options
-from agent.virtual.files.file_nodes import Directory, FileNode, RegularFile, SymbolicLink
+from agent.virtual.files.file_nodes import Directory, FileNode, SymbolicLink
 from agent.virtual.files.file_tree import error_text, os_error
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name
 
@@ -126,38 +126,6 @@ def mv(call: CommandCall) -> int:
     )
 
 
-def cp(call: CommandCall) -> int:
-    _, names = split_options(call.argv[1:])
-    if len(names) < 2:
-        return call.fail("Needs 2 arguments")
-    tree = call.phone.tree
-
-    def copy(name: str) -> None:
-        source, _ = tree.resolve(name, call.uid, call.cwd)
-        content = tree.read(name, call.uid, call.cwd)
-        target = names[-1]
-        if tree.exists(target, call.cwd) and isinstance(
-            tree.resolve(target, cwd=call.cwd)[0], Directory
-        ):
-            target = f"{target}/{name.rpartition('/')[2]}"
-        node = tree.open_for_writing(target, call.uid, call.cwd)
-        tree.append(node, content, call.uid)
-        tree.report_write(target, "write", content, call.uid, call.cwd)
-        if isinstance(node, RegularFile):
-            node.mode = stat.S_IFREG | stat.S_IMODE(source.mode)
-
-    return apply_to_each(call, names[:-1], copy, "bad '{}'")
-
-
-def touch(call: CommandCall) -> int:
-    def open_file(name: str) -> None:
-        node = call.phone.tree.open_for_writing(name, call.uid, call.cwd, append=True)
-        node.mtime = call.phone.wall_time()
-        call.phone.tree.report_write(name, "touch", b"", call.uid, call.cwd)
-
-    return apply_to_each(call, split_options(call.argv[1:], valued="tdr")[1], open_file)
-
-
 def chmod(call: CommandCall) -> int:
     names = [word for word in call.argv[1:] if word not in ("-R", "-f")]
     if len(names) < 2:
@@ -194,10 +162,6 @@ def _parse_mode(text: str, old: int) -> int:
     return old | bits if sign == "+" else old & ~bits
 
 
-def chown(call: CommandCall) -> int:
-    return 0 if call.uid == 0 else call.fail("Operation not permitted")
-
-
 def ln(call: CommandCall) -> int:
     options, names = split_options(call.argv[1:])
     if len(names) != 2 or "s" not in options:
@@ -212,41 +176,7 @@ def ln(call: CommandCall) -> int:
     return 0
 
 
-def readlink(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:])
-    for name in names:
-        try:
-            if "f" in options:
-                call.print(call.phone.tree.resolve(name, call.uid, call.cwd)[1] + "\n")
-                continue
-            node, _ = call.phone.tree.resolve(name, call.uid, call.cwd, follow=False)
-        except OSError:
-            return 1
-        if not isinstance(node, SymbolicLink):
-            return 1
-        call.print(f"{node.target}\n")
-    return 0
-
-
-def basename(call: CommandCall) -> int:
-    call.print(call.argv[-1].rstrip("/").rpartition("/")[2] + "\n")
-    return 0
-
-
-def dirname(call: CommandCall) -> int:
-    call.print((call.argv[-1].rstrip("/").rpartition("/")[0] or "/") + "\n")
-    return 0
-
-
-def mount(call: CommandCall) -> int:
-    call.print("/dev/block/dm-0 on / type ext4 (ro,seclabel,relatime)\n")
-    call.print("/dev/block/sda17 on /data type f2fs (rw,lazytime,seclabel,nosuid,nodev)\n")
-    call.print("/data/media on /storage/emulated type sdcardfs (rw,nosuid,nodev,noexec,noatime)\n")
-    return 0
-
-
 FILE_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(basename, chmod, chown, cp, dirname, ln, ls, mkdir, mount, mv),
-    **by_name(readlink, rm, touch),
+    **by_name(chmod, ln, ls, mkdir, mv, rm),
     "stat": stat_file,
 }

@@ -1,4 +1,4 @@
-"""Converts POSIX regular expressions, as grep, sed and awk use them, to Python's."""
+"""Converts POSIX regular expressions, as grep and sed use them, to Python's."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Commands for processes: sleep, taskset, setsid, nohup, sh, su, ps, pidof and kill."""
+"""Commands for processes: sleep, taskset, setsid, sh, su, ps, pgrep, pkill and kill."""
 
 import re
 import signal
@@ -96,18 +96,6 @@ async def setsid(call: CommandCall) -> int:
     return await run_as_process(call, words, body)
 
 
-async def nohup(call: CommandCall) -> int:
-    if len(call.argv) < 2:
-        return call.fail("Needs 1 argument")
-
-    async def body(process: Process) -> int:
-        process.ignores_sighup = True
-        process.awaiting_exec = True
-        return await call.shell.invoke(call.argv[1:], call.streams, process)
-
-    return await run_as_process(call, call.argv[1:], body)
-
-
 async def sh(call: CommandCall) -> int:
     """Handle sh, sh -c TEXT [NAME ARG..] and sh FILE [ARG..]."""
     options, rest = split_options(call.argv[1:], valued="c")
@@ -191,18 +179,6 @@ def ps(call: CommandCall) -> int:
     return 0 if not rest else 1
 
 
-def pidof(call: CommandCall) -> int:
-    names = set(split_options(call.argv[1:])[1])
-    pids = [
-        str(process.pid)
-        for process in call.phone.processes.all()
-        if process.argv and {process.argv[0], process.name} & names
-    ]
-    if pids:
-        call.print(" ".join(reversed(pids)) + "\n")
-    return int(not pids)
-
-
 def kill(call: CommandCall) -> int:
     words = call.argv[1:]
     signal_value = int(signal.SIGTERM)
@@ -255,4 +231,40 @@ def _fail_as_shell(call: CommandCall, text: str) -> int:
     return 1
 
 
-PROCESS_COMMANDS = by_name(kill, nohup, pidof, ps, setsid, sh, sleep, su, taskset)
+def pgrep(call: CommandCall) -> int:
+    processes = _matching_processes(call, split_options(call.argv[1:], valued="uPst"))
+    options, _ = split_options(call.argv[1:], valued="uPst")
+    for process in processes:
+        call.print(f"{process.pid} {process.name}\n" if "l" in options else f"{process.pid}\n")
+    return int(not processes)
+
+
+def pkill(call: CommandCall) -> int:
+    words = call.argv[1:]
+    number: int | None = int(signal.SIGTERM)
+    if words and re.fullmatch(r"-[A-Z0-9]+", words[0]):
+        number = signal_number(words.pop(0)[1:])
+    if number is None:
+        return call.fail("bad signal")
+    processes = _matching_processes(call, split_options(words, valued="uPstl"))
+    for process in processes:
+        if call.uid in (0, process.uid):
+            call.phone.processes.kill(process, number)
+    return int(not processes)
+
+
+def _matching_processes(
+    call: CommandCall, arguments: tuple[dict[str, str], list[str]]
+) -> list[Process]:
+    options, words = arguments
+    pattern = re.compile(words[0] if words else "")
+    processes = []
+    for process in call.phone.processes.all():
+        text = " ".join(process.argv) if "f" in options else process.name
+        match = pattern.fullmatch(text) if "x" in options else pattern.search(text)
+        if match and process is not call.process and process.pid > 1:
+            processes.append(process)
+    return processes
+
+
+PROCESS_COMMANDS = by_name(kill, pgrep, pkill, ps, setsid, sh, sleep, su, taskset)

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import re
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
@@ -119,34 +119,6 @@ def local(call: CommandCall) -> int:
             call.shell.locals[-1].setdefault(name, call.shell.variables.get(name))
         if equals or call.shell.locals:
             call.shell.variables[name] = value
-    return 0
-
-
-def trap(call: CommandCall) -> int:
-    """Store a trap; only EXIT is ever run."""
-    words = [word for word in call.argv[1:] if word != "--"]
-    if not words:
-        call.print("".join(f"trap -- '{text}' {name}\n" for name, text in call.shell.traps.items()))
-    for word in words[1:] or words[:1]:
-        name = "EXIT" if word == "0" else word.upper().removeprefix("SIG")
-        if len(words) == 1 or words[0] == "-":
-            call.shell.traps.pop(name, None)
-        else:
-            call.shell.traps[name] = words[0]
-    return 0
-
-
-def env(call: CommandCall) -> "int | Awaitable[int]":
-    """Handle env, and env NAME=VALUE.. COMMAND..."""
-    words = [word for word in call.argv[1:] if word not in ("-i", "-")]
-    variables = dict(call.shell.variables) if len(words) == len(call.argv) - 1 else {}
-    while words and "=" in words[0]:
-        name, _, variables[name] = words.pop(0).partition("=")
-    if words:
-        shell = call.shell.copy(call.process)
-        shell.variables = variables
-        return shell.invoke(words, call.streams, call.process)
-    call.print("".join(f"{name}={value}\n" for name, value in variables.items()))
     return 0
 
 
@@ -313,9 +285,7 @@ def _first_number(call: CommandCall, default: int) -> int:
 
 
 BUILTINS: dict[str, CommandFunction] = {
-    **by_name(
-        cd, env, export, false, local, pwd, read, shift, test, trap, true, umask, unset, wait
-    ),
+    **by_name(cd, export, false, local, pwd, read, shift, test, true, umask, unset, wait),
     ":": true,
     ".": source_file,
     "[": test,
@@ -328,7 +298,5 @@ BUILTINS: dict[str, CommandFunction] = {
     "exit": exit_shell,
     "return": return_from,
     "set": set_options,
-    "typeset": local,
     "ulimit": true,
-    "type": print_paths,
 }

@@ -1,12 +1,9 @@
-"""Commands for the system: id, uname, date, properties, services, reboot, logcat."""
-
-from datetime import UTC, datetime
+"""Commands for the system: id, properties and services."""
 
 from agent.virtual.commands.command_options import split_options
 from agent.virtual.commands.shell_builtins import print_paths
 from agent.virtual.event_journal import JournalEvent
-from agent.virtual.process_table import Process
-from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, run_as_process
+from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name
 
 _GROUPS = "2000(shell),1004(input),1007(log),1015(sdcard_rw),3001(net_bt_admin),3009(readproc)"
 
@@ -21,28 +18,6 @@ def id_command(call: CommandCall) -> int:
         call.print("uid=0(root) gid=0(root) groups=0(root) context=u:r:magisk:s0\n")
     else:
         call.print(f"uid=2000(shell) gid=2000(shell) groups={_GROUPS} context=u:r:shell:s0\n")
-    return 0
-
-
-def uname(call: CommandCall) -> int:
-    options, _ = split_options(call.argv[1:])
-    release = call.phone.profile.kernel.release
-    facts = {"s": "Linux", "n": "localhost", "r": release, "v": "#1 SMP PREEMPT", "m": "aarch64"}
-    fields = list(facts) if "a" in options else [key for key in facts if key in options] or ["s"]
-    suffix = " Android" if "a" in options else ""
-    call.print(" ".join(facts[key] for key in fields) + f"{suffix}\n")
-    return 0
-
-
-def date(call: CommandCall) -> int:
-    words = [word for word in call.argv[1:] if word.startswith("+")]
-    now = datetime.fromtimestamp(call.phone.wall_time(), UTC)
-    if words:
-        template = words[0][1:].replace("%s", str(int(now.timestamp())))
-        template = template.replace("%N", f"{now.microsecond * 1000:09d}")
-        call.print(now.strftime(template) + "\n")
-    else:
-        call.print(now.strftime("%a %b %e %H:%M:%S UTC %Y") + "\n")
     return 0
 
 
@@ -91,57 +66,13 @@ def _set_services(call: CommandCall, running: bool) -> int:
     return 0
 
 
-def getenforce(call: CommandCall) -> int:
-    call.print("Enforcing\n")
-    return 0
-
-
-def reboot(call: CommandCall) -> int:
-    call.phone.reboot(call.argv[1] if len(call.argv) > 1 else "")
-    return 0
-
-
 def do_nothing(call: CommandCall) -> int:
     """Succeed without effect."""
     return 0
 
 
-def log(call: CommandCall) -> int:
-    """Handle log [-p LEVEL] [-t TAG] TEXT..."""
-    options, words = split_options(call.argv[1:], valued="pt")
-    level = (options.get("p") or "i")[:1].upper()
-    call.phone.log.write(level, options.get("t") or "log", " ".join(words), call.process.pid)
-    return 0
-
-
-async def logcat(call: CommandCall) -> int:
-    """Handle logcat [-c] [-d] [-t N]; without -d it runs until it is killed."""
-    options, words = split_options(call.argv[1:], valued="tTbvsfrnGem")
-    buffer = call.phone.log
-    if "c" in options:
-        buffer.clear()
-        return 0
-    tags = {word.partition(":")[0] for word in words if word not in ("*:S", "*:V")}
-    lines, line_count = buffer.lines_after(0)
-    lines = lines[-int(options["t"] or 0) :] if options.get("t", "").isdigit() else lines
-    call.print("--------- beginning of main\n")
-
-    async def body(process: Process) -> int:
-        nonlocal lines, line_count
-        while True:
-            visible = [line for line in lines if not tags or line.split()[5].rstrip(":") in tags]
-            call.print("".join(f"{line}\n" for line in visible))
-            await call.streams.drain()
-            if {"d", "t"} & set(options):
-                return 0
-            await buffer.wait_for_line()
-            lines, line_count = buffer.lines_after(line_count)
-
-    return await run_as_process(call, call.argv, body)
-
-
 SYSTEM_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(date, getenforce, getprop, log, logcat, reboot, setprop, start, stop, uname),
+    **by_name(getprop, setprop, start, stop),
     "id": id_command,
     "fsync": do_nothing,
     "sync": do_nothing,

@@ -117,8 +117,6 @@ async def grep(call: CommandCall) -> int:
     names = rest if "e" in options else rest[1:]
     if not expressions:
         return call.fail("no REGEX", 2)
-    if call.name == "egrep":
-        options["E"] = ""
     matcher = _compile_patterns(expressions, options)
     if matcher is None:
         return call.fail(f"bad REGEX '{expressions[0]}'", 2)
@@ -271,21 +269,8 @@ async def sort(call: CommandCall) -> int:
     return 0
 
 
-def seq(call: CommandCall) -> int:
-    numbers = [int(word) for word in call.argv[1:] if re.fullmatch(r"-?\d+", word)]
-    if not 1 <= len(numbers) <= 3:
-        return call.fail("Needs 1 argument")
-    first = numbers[0] if len(numbers) > 1 else 1
-    step = numbers[1] if len(numbers) == 3 else 1
-    span = range(first, numbers[-1] + (1 if step > 0 else -1), step or 1)
-    call.print("".join(f"{number}\n" for number in span[:100_000]))
-    return 0
-
-
 TEXT_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(cat, echo, grep, head, printf, seq, sort, tail, wc),
-    "egrep": grep,
-    "md5sum": checksum,
+    **by_name(cat, echo, grep, head, printf, sort, tail, wc),
     "sha1sum": checksum,
     "sha256sum": checksum,
 }

@@ -1,8 +1,6 @@
-"""Text filters: cut, tr, uniq, xargs and zcat."""
+"""Text filters: cut and tr."""
 
-import gzip
 import re
-import zlib
 
 from agent.virtual.commands.command_input import read_input_lines
 from agent.virtual.commands.command_options import split_options
@@ -10,7 +8,6 @@ from agent.virtual.shell.byte_streams import read_all
 from agent.virtual.shell.command_call import CommandCall, by_name, decode, encode
 
 _RANGE = re.compile(r"(\d*)(-?)(\d*)")
-_ARGUMENTS_MAX = 10_000
 
 
 async def cut(call: CommandCall) -> int:
@@ -89,59 +86,4 @@ def _expand_set(text: str) -> list[str]:
     return letters
 
 
-async def uniq(call: CommandCall) -> int:
-    options, names = split_options(call.argv[1:])
-    lines, status = await read_input_lines(call, names[:1])
-    runs: list[tuple[str, int]] = []
-    for line in lines:
-        if runs and runs[-1][0] == line:
-            runs[-1] = (line, runs[-1][1] + 1)
-        else:
-            runs.append((line, 1))
-    for line, count in runs:
-        if ("d" in options and count == 1) or ("u" in options and count > 1):
-            continue
-        call.print(f"{count:>7} {line}\n" if "c" in options else f"{line}\n")
-    return status
-
-
-async def xargs(call: CommandCall) -> int:
-    """Handle xargs [-0] [-n N] [-I PLACEHOLDER] COMMAND..."""
-    options, words = split_options(call.argv[1:], valued="nIPsE")
-    text = decode(await read_all(call.streams.stdin))
-    placeholder = options.get("I")
-    if "0" in options:
-        items = [item for item in text.split("\0") if item]
-    elif placeholder:
-        items = [line.strip() for line in text.splitlines() if line.strip()]
-    else:
-        items = text.split()
-    words = words or ["echo"]
-    if not items and "r" in options:
-        return 0
-    batch_size = 1 if placeholder else int(options.get("n") or _ARGUMENTS_MAX)
-    status = 0
-    for start in range(0, max(len(items), 1), batch_size):
-        batch = items[start : start + batch_size]
-        argv = (
-            [word.replace(placeholder, batch[0]) for word in words]
-            if placeholder and batch
-            else words + batch
-        )
-        if await call.shell.invoke(argv, call.streams, call.process):
-            status = 123
-    return status
-
-
-async def zcat(call: CommandCall) -> int:
-    """Handle zcat FILE..."""
-    for name in split_options(call.argv[1:])[1]:
-        compressed = call.phone.tree.read(name, call.uid, call.cwd)
-        try:
-            call.streams.stdout.write(gzip.decompress(compressed))
-        except (OSError, EOFError, zlib.error):
-            return call.fail(f"{name}: not gzip")
-    return 0
-
-
-TEXT_FILTERS = by_name(cut, tr, uniq, xargs, zcat)
+TEXT_FILTERS = by_name(cut, tr)

@@ -30,7 +30,6 @@ from agent.virtual.shell.shell_state import (
     call_function,
     file_substitution,
     restore_variables,
-    run_exit_trap,
     special_parameter,
 )
 from agent.virtual.shell.syntax_tree import (
@@ -86,7 +85,6 @@ class Shell:
         self.retained_output: RetainedOutput | None = None
         self.functions: dict[str, ShellCommand] = {}
         self.options: set[str] = set()  # letters of `set -e` and others
-        self.traps: dict[str, str] = {}
         # outer values of the variables of each function call
         self.locals: list[dict[str, str | None]] = []
         self.errexit_suspended = 0  # above 0 inside a condition, where -e does not apply
@@ -136,7 +134,7 @@ class Shell:
         except (ShellSyntaxError, RecursionError) as error:
             self._write_error(streams, str(error))
             status = 1
-        return await run_exit_trap(self, status, streams)
+        return status
 
     async def run_lines(self, source: ByteSource, streams: StdStreams) -> int:
         """Read commands line by line, and run each before the next line is read."""
@@ -162,7 +160,7 @@ class Shell:
             try:
                 self.status = await self.run_list(script, streams)
             except ShellExit as exit_request:
-                return await run_exit_trap(self, exit_request.status, streams)
+                return exit_request.status
             except (LoopJump, FunctionReturn):
                 self.status = 0
             except (ShellSyntaxError, RecursionError) as error:
@@ -173,7 +171,7 @@ class Shell:
         if pending.strip():
             self._write_error(streams, "syntax error: unexpected end of file")
             return 1
-        return await run_exit_trap(self, self.status, streams)
+        return self.status
 
     async def capture_output(self, body: CommandList, streams: StdStreams) -> bytes:
         pipe = BytePipe()

@@ -1,12 +1,11 @@
-"""State of a running shell: special parameters, function calls with local variables, exit traps."""
+"""State of a running shell: special parameters and function calls with local variables."""
 
 import random
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent.virtual.shell.command_call import StdStreams
-from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
-from agent.virtual.shell.shell_parser import ShellSyntaxError, parse
+from agent.virtual.shell.control_flow import FunctionReturn
+from agent.virtual.shell.shell_parser import ShellSyntaxError
 from agent.virtual.shell.syntax_tree import (
     AndOrList,
     CommandList,
@@ -81,19 +80,6 @@ def restore_variables(variables: dict[str, str], before: dict[str, str | None]) 
             variables.pop(name, None)
         else:
             variables[name] = value
-
-
-async def run_exit_trap(shell: "Shell", status: int, streams: StdStreams) -> int:
-    """Run the EXIT trap of a shell that ends; return the final status."""
-    text = shell.traps.pop("EXIT", "")
-    if text:
-        shell.status = status
-        try:
-            with suppress(LoopJump, FunctionReturn, ShellSyntaxError):
-                await shell.run_list(parse(text), streams)
-        except ShellExit as exit_request:
-            return exit_request.status
-    return status
 
 
 def file_substitution(body: CommandList) -> ShellWord | None:
