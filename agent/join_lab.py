@@ -1,7 +1,8 @@
 """Joins a lab through its API: proves the offer, gets a user and a certificate, writes them.
 
-The lab is known by the digest of its authority's certificate, which came with the offer: the
-certificate itself is read first, from any server, and everything after that is verified with it.
+The lab is known by the digest of its authority's certificate, which came with the offer. The
+certificate itself is read first, from any server. It is then the only one that is trusted, and what
+the lab answers is compared with it before anything is written.
 """
 
 import http.client
@@ -13,9 +14,17 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from workloads.lab.certificates import KeyPair, create_request, fingerprint, write_private
+from workloads.lab.certificates import (
+    KeyPair,
+    check_issued,
+    create_request,
+    fingerprint,
+    only_certificate,
+    write_private,
+)
 from workloads.lab.settings import SETTINGS_FILE
-from workloads.protocol.faults import FarmTrouble, InvalidRequest
+from workloads.protocol.faults import BadFile, FarmTrouble, InvalidRequest
+from workloads.protocol.host_user import host_user
 from workloads.protocol.messages import HOST_PATTERN
 from workloads.text import safe_text
 
@@ -42,7 +51,7 @@ class JoinAnswer(BaseModel):
     model_config = ConfigDict(strict=True)
 
     host: str = Field(pattern=HOST_PATTERN)
-    broker: str = Field(pattern=r"^rediss?://[^\s\"\\?]{1,300}$")
+    broker: str = Field(pattern=r"^rediss?://[^\s\"\\?#]{1,300}$")
     password: str = Field(pattern=r"^[\x21-\x7e]{1,200}$")
     authority: str = Field(max_length=ANSWER_BYTES_MAX)
     certificate: str = Field(max_length=ANSWER_BYTES_MAX)
@@ -51,6 +60,7 @@ class JoinAnswer(BaseModel):
 def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, bool]:
     """Join; return the name of this host, and whether the settings were written."""
     context = _trusted(url, authority)
+    wanted = _digest_text(authority)
     request = create_request("host")
     # Before the secret is used; beside the key in use, because the lab may refuse the offer.
     pending = folder / "tls" / "host.key.new"
@@ -58,6 +68,7 @@ def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, 
     sent = {"secret": secret, "request": request.certificate.decode()}
     try:
         answer = JoinAnswer.model_validate(_exchange(url, "/v1/enrol", sent, context))
+        check_answer(answer, wanted, request.key)
     except ValidationError as error:
         raise _not_a_lab(url) from error
     finally:
@@ -65,7 +76,8 @@ def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, 
     if answer.certificate:
         KeyPair(answer.certificate.encode(), request.key).write(folder / "tls", "host")
     if answer.authority:
-        write_private(folder / "tls" / "ca.pem", answer.authority.encode(), mode=0o644)
+        authority_pem = only_certificate(answer.authority.encode())
+        write_private(folder / "tls" / "ca.pem", authority_pem, mode=0o644)
     write_private(folder / "secrets" / "broker_password", answer.password.encode() + b"\n")
     tls = "".join(line for name, line in TLS_SETTINGS.items() if getattr(answer, name))
     text = SETTINGS.format(broker=answer.broker, host=answer.host, tls=tls)
@@ -74,6 +86,34 @@ def join_lab(url: str, authority: str, secret: str, folder: Path) -> tuple[str, 
     if is_new:
         write_private(file, text.encode())
     return answer.host, is_new or file.read_text() == text
+
+
+def check_answer(answer: JoinAnswer, authority: str, key: bytes) -> None:
+    """Refuse an answer that names anything which the authority with this digest does not vouch for.
+
+    Who could read the secret, or change the answer, must not choose the broker of this host.
+    """
+    scheme, _, place = answer.broker.partition("://")
+    try:
+        named = only_certificate(answer.authority.encode()) if answer.authority else b""
+        if (fingerprint(named) if named else "") != authority:
+            raise ValueError("it names another authority than the command")
+        if authority and scheme != "rediss":
+            raise ValueError("its broker is not encrypted")
+        if not place.startswith(f"{host_user(answer.host)}@"):
+            raise ValueError("its broker has a user of another host")
+        if answer.certificate:
+            check_issued(answer.certificate.encode(), key, answer.host, named)
+    except (ValueError, BadFile) as error:
+        reason = safe_text(error, 200)
+        raise InvalidRequest(
+            f"the answer of the lab cannot be trusted: {reason}; nothing was written, "
+            "so ask an admin for a new command: farm host add NAME --renew"
+        ) from error
+
+
+def _digest_text(digest: str) -> str:
+    return digest.lower().replace(":", "")
 
 
 def _trusted(url: str, authority: str) -> ssl.SSLContext | None:
@@ -96,11 +136,16 @@ def _trusted(url: str, authority: str) -> ssl.SSLContext | None:
     stranger.verify_mode = ssl.CERT_NONE
     answer = _exchange(url, "/v1/authority", None, stranger)
     pem = answer.get("certificate") if isinstance(answer, dict) else None
-    if not isinstance(pem, str) or fingerprint(pem.encode()) != authority.lower().replace(":", ""):
+    try:
+        certificate = only_certificate(str(pem).encode())
+    except BadFile:
+        certificate = b""
+    if not certificate or fingerprint(certificate) != _digest_text(authority):
         raise InvalidRequest(
-            f"the lab at {url} has another authority than the command says; do not join it"
+            f"the lab at {safe_text(url, 80)} has another authority than the command says, "
+            "or more than one; do not join it"
         )
-    return ssl.create_default_context(cadata=pem)
+    return ssl.create_default_context(cadata=certificate.decode())
 
 
 def _exchange(url: str, path: str, sent: object, context: ssl.SSLContext | None) -> Any:

@@ -17,10 +17,16 @@ from orchestrator.app.remote.api_port import public_url
 from orchestrator.store import enrolments
 from orchestrator.store.enrolments import HostAccess, secret_digest
 from orchestrator.store.operator_change import OperatorChange
-from workloads.lab.certificates import KeyPair, expires_at, fingerprint, sign_request
+from workloads.lab.certificates import (
+    KeyPair,
+    expires_at,
+    fingerprint,
+    only_certificate,
+    sign_request,
+)
 from workloads.lab.connection_url import without_user
 from workloads.lab.settings import Lab
-from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.protocol.host_user import host_user
 
 MINUTES_MAX = 7 * 24 * 60.0
@@ -94,7 +100,15 @@ def _offer(lab: LabConnection, host: str, minutes: float, renewed: bool) -> Host
 def authority_certificate(lab: Lab) -> bytes:
     """Return the certificate of the authority that hosts have to trust; empty if there is none."""
     file = lab.settings.broker.ca_file
-    return (lab.root / file).read_bytes() if file else b""
+    if not file:
+        return b""
+    try:
+        return only_certificate((lab.root / file).read_bytes())
+    except BadFile as error:
+        raise InvalidState(
+            f"broker.ca_file ({file}) cannot be given to hosts: {error}; "
+            "leave the authority alone that signed the certificate of the broker"
+        ) from error
 
 
 def enrol_host(lab: LabConnection, secret: str, request: str) -> HostCredentials:

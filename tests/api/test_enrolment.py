@@ -1,6 +1,7 @@
 """Hosts join a lab through its API: once, in time, and only the lab that the command names."""
 
 import http.client
+import http.server
 import json
 import ssl
 import threading
@@ -9,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import redis
 import uvicorn
 from sqlalchemy import update
 
+from agent.join_lab import JoinAnswer, check_answer
 from orchestrator.api.service_routes import build_app
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_secrets import create_secrets, secure_settings
@@ -26,10 +29,18 @@ from tests.api.conftest import free_port, is_open
 from tests.farm.conftest import wait_for
 from tests.farm.farm_command import run_in_process
 from tests.tls_broker import tls_front
-from workloads.lab.certificates import KeyPair, create_authority, create_certificate
+from workloads.lab.certificates import (
+    KeyPair,
+    create_authority,
+    create_certificate,
+    create_request,
+    fingerprint,
+    sign_request,
+)
 from workloads.lab.connection_url import read_secret
 from workloads.lab.redis_connection import RedisConnection
 from workloads.lab.settings import Lab
+from workloads.protocol.faults import InvalidRequest
 
 
 @contextmanager
@@ -174,6 +185,92 @@ def test_a_server_between_host_and_lab_gets_no_secret(closed: ClosedLab, tmp_pat
         code, _, err = join(tmp_path / "host", secret, asked)
     assert (code, "verify failed" in err) == (4, True), err
     assert join(tmp_path / "host", secret, words)[0] == 0, "the secret was not spent"
+
+
+class Interceptor(http.server.BaseHTTPRequestHandler):
+    """A server between host and lab: it shows the lab's authority with its own behind it."""
+
+    authorities = b""
+    asked: ClassVar[list[bytes]] = []
+
+    def do_GET(self) -> None:
+        self._answer({"certificate": self.authorities.decode()})
+
+    def do_POST(self) -> None:
+        self.asked.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer({"host": "host-a", "broker": "rediss://host.host-a@evil:6379/0"})
+
+    def _answer(self, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0)])
+def test_a_second_authority_behind_the_right_one_is_not_trusted(
+    closed: ClosedLab, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    secret, words = closed.offer("add", "host-a")
+    own, stranger = (closed.lab.root / "tls" / "ca.pem").read_bytes(), create_authority("stranger")
+    Interceptor.authorities = b"".join((own, stranger.certificate)[index] for index in order)
+    create_certificate(stranger, "localhost", ["localhost"]).write(tmp_path, "evil")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Interceptor)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "evil.pem", tmp_path / "evil.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        asked = [word.replace(str(closed.port), str(server.server_port)) for word in words]
+        code, _, err = join(tmp_path / "host", secret, asked)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (code, "do not join it" in err) == (2, True), err
+    assert not Interceptor.asked, "the secret was not sent"
+    assert not (tmp_path / "host" / "lab.toml").exists()
+    assert join(tmp_path / "host", secret, words)[0] == 0, "the secret was not spent"
+
+
+def test_an_answer_has_to_be_vouched_for_by_the_authority() -> None:
+    lab, stranger = create_authority("lab"), create_authority("stranger")
+    request, other = create_request("host"), create_request("host")
+    issued = sign_request(lab, request.certificate, "host-a")
+    good = {
+        "host": "host-a",
+        "broker": "rediss://host.host-a@centre.lab:6379/0",
+        "password": "x" * 20,
+        "authority": lab.certificate.decode(),
+        "certificate": issued.decode(),
+    }
+    digest = fingerprint(lab.certificate)
+    check_answer(JoinAnswer.model_validate(good), digest, request.key)
+    open_lab = good | {"authority": "", "certificate": ""}
+    check_answer(JoinAnswer.model_validate(open_lab), "", request.key)
+    for changed, reason in (
+        ({"authority": stranger.certificate.decode()}, "another authority"),
+        ({"authority": good["authority"] + stranger.certificate.decode()}, "has 2"),
+        ({"authority": ""}, "another authority"),
+        ({"authority": "x"}, "not a certificate"),
+        ({"broker": "redis://host.host-a@centre.lab:6379/0"}, "not encrypted"),
+        ({"broker": "rediss://host.host-b@centre.lab:6379/0"}, "another host"),
+        ({"broker": "rediss://centre.lab:6379/0"}, "another host"),
+        ({"host": "host-b", "broker": "rediss://host.host-b@centre.lab/0"}, "another host"),
+        ({"certificate": sign_request(lab, other.certificate, "host-a").decode()}, "another key"),
+        (
+            {"certificate": sign_request(stranger, request.certificate, "host-a").decode()},
+            "another authority",
+        ),
+        ({"certificate": "x"}, "not a certificate"),
+    ):
+        with pytest.raises(InvalidRequest, match=reason):
+            check_answer(JoinAnswer.model_validate(good | changed), digest, request.key)
 
 
 def test_a_malformed_enrolment_is_refused(closed: ClosedLab) -> None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -116,6 +117,35 @@ def expires_at(certificate: bytes) -> datetime:
 def fingerprint(certificate: bytes) -> str:
     """Return the SHA-256 of a certificate."""
     return _load(certificate).fingerprint(hashes.SHA256()).hex()
+
+
+def only_certificate(pem: bytes) -> bytes:
+    """Return the one certificate of a PEM without anything else; two certificates are refused."""
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise BadFile(f"this is not a certificate (PEM): {error}") from error
+    if len(found) != 1:
+        raise BadFile(f"one certificate is expected, this file has {len(found)}")
+    return _pem(found[0])
+
+
+def check_issued(certificate: bytes, key: bytes, name: str, authority: bytes) -> None:
+    """Raise ValueError unless a certificate is for this key and name, from this authority.
+
+    Without an authority only key and name are compared.
+    """
+    issued, own = _load(certificate), serialization.load_pem_private_key(key, None)
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    if issued.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
+        raise ValueError("its certificate is for another key")
+    if issued.subject != _subject(name):
+        raise ValueError("its certificate is for another host")
+    if authority:
+        try:
+            issued.verify_directly_issued_by(_load(authority))
+        except (ValueError, TypeError, InvalidSignature) as error:
+            raise ValueError("its certificate is of another authority") from error
 
 
 def _load(certificate: bytes) -> x509.Certificate:
