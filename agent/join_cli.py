@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from workloads.cli_options import lab_folder_option
+from workloads.command_output import say
 
 
 @click.group()
@@ -36,4 +37,4 @@ def join(url: str, authority: str, lab_folder: Path) -> None:
     click.echo(f"This computer is {name} of the lab at {url}.")
     if not has_settings:
         click.echo(f"{lab_folder}/lab.toml was kept; compare its [broker] with the docs.", err=True)
-    click.echo(f"Start its agent with: farm service agent --lab {lab_folder}", err=True)
+    say(f"Start its agent with: farm service agent --lab {lab_folder}", err=True)

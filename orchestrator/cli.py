@@ -10,6 +10,8 @@ from typing import NoReturn
 import click
 from click.exceptions import NoSuchCommand
 
+from workloads.command_output import as_typed, command_name, say
+
 # Groups of the help, each with its commands: name -> (module:attribute, summary). Some commands are
 # in other packages; this table is the only place of the orchestrator that names them.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
@@ -124,7 +126,18 @@ def _refuse_old_name(args: list[str]) -> None:
 def _load(path: str) -> click.Command:
     module, attribute = path.split(":")
     command: click.Command = getattr(importlib.import_module(module), attribute)
+    _name_commands_as_typed(command)
     return command
+
+
+def _name_commands_as_typed(command: click.Command) -> None:
+    """Let the help of a command, and of all below it, name commands as the reader types them."""
+    command.help = as_typed(command.help or "") or None
+    for option in command.params:
+        if isinstance(option, click.Option):
+            option.help = as_typed(option.help or "") or None
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _name_commands_as_typed(inner)
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -144,12 +157,15 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):  # its encoding may lack a character
             stream.reconfigure(errors="replace")
     try:
-        code = farm.main(prog_name="farm", standalone_mode=False)
+        farm.help = as_typed(farm.help or "")
+        code = farm.main(prog_name=command_name(), standalone_mode=False)
     except SystemExit as ended:
         # Our commands return their codes; click raises 1 when the reader of a pipe has closed it.
         sys.exit(0 if ended.code == 1 else ended.code)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -181,7 +197,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, FarmError):
         from orchestrator.commands.exit_codes import exit_code
 
-        click.echo(f"farm: {safe_text(error, limit=2000, lines=True)}", err=True)
+        click.echo(f"farm: {as_typed(safe_text(error, limit=2000, lines=True))}", err=True)
         return exit_code(error)
     if isinstance(error, OSError) and error.strerror:
         place = f": {safe_text(error.filename)}" if error.filename else ""

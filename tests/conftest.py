@@ -14,7 +14,10 @@ from sqlalchemy import create_engine, text
 from orchestrator.store.database import Database
 from orchestrator.supervisor.embedded_broker import embedded_broker, wait_for_broker
 from orchestrator.supervisor.process import stop_all
+from workloads.command_output import VARIABLE
 from workloads.lab.settings import Lab
+
+os.environ.pop(VARIABLE, None)  # tests print `farm`, also where ./farm runs them
 
 # Folders whose tests start no process or hardly any: together they take about a minute.
 FAST = ("analysis", "planning", "phone", "selection", "workloads", "corpus", "export")

@@ -1,5 +1,9 @@
 """The names of the commands: few enough to read, and old ones lead to new ones."""
 
+import ast
+import re
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -7,6 +11,7 @@ from click.testing import CliRunner
 from docs.generate import walk_commands
 from orchestrator.cli import COMMANDS, DEVELOP, farm
 from orchestrator.commands.old_names import NEW_NAMES
+from tests.source_files import FILES, relative
 from workloads.cli_options import DurationUpTo
 
 SCREEN_LINES = 40
@@ -69,3 +74,16 @@ def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
 def test_a_duration_without_a_unit_or_beyond_its_limit_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is not a duration|is too (long|short)"):
         DurationUpTo(1e6)(text)
+
+
+NAMED = re.compile(r"(['`]|: )farm [a-z]")
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_what_is_printed_names_commands_as_they_are_typed(path: Path) -> None:
+    for call in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "click.echo":
+            continue
+        texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant)]
+        named = [text for text in texts if isinstance(text, str) and NAMED.search(text)]
+        assert not named, f"line {call.lineno}: use say() of workloads/command_output.py"

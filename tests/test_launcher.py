@@ -1,10 +1,13 @@
 """The launcher `farm`: its errors where Python is missing, and its speed once installed."""
 
 import os
+import re
 import subprocess
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -109,3 +112,48 @@ def test_an_extra_is_installed_when_the_command_needs_it_but_not_for_its_help(
     calls = (checkout / "calls").read_text()
     assert [name for name in ("postgres", "kernels") if f"[{name}]" in calls] == installed
     assert calls.splitlines()[-1] == f"-m orchestrator {' '.join(arguments)}"
+
+
+def needed(extra: str) -> set[str]:
+    """Return the packages that an extra of Farmhand needs, directly or not."""
+    found: set[str] = set()
+    left, done = [("farmhand", frozenset({extra}))], set()
+    while left:
+        name, extras = left.pop()
+        if (name, extras) in done:
+            continue
+        done.add((name, extras))
+        try:
+            lines = requires(name) or []
+        except PackageNotFoundError:
+            continue
+        for each in map(Requirement, lines):
+            if each.marker is None or any(each.marker.evaluate({"extra": e}) for e in extras):
+                plain = re.sub(r"[._]", "-", each.name.lower())
+                found.add(plain)
+                left.append((plain, frozenset(each.extras or {""})))
+    return found - {"farmhand"}
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / "installed-test").exists(), reason="not run by ./farm")
+def test_the_number_of_packages_that_the_launcher_prints_is_right() -> None:
+    first = (ROOT / "constraints.txt").read_text().partition("\n\n")[0]
+    stated = {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", first.split("==")[0])}
+    base = needed("")
+    counted = {name: len(needed(name) - base) for name in stated} | {"farm": len(base)}
+    # another release of Python needs one or two packages more
+    assert all(abs(counted[name] - stated[name]) <= 2 for name in stated), counted
+
+
+def test_the_launcher_says_how_it_was_called(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "called as $FARM_COMMAND"\n')
+    python.chmod(0o755)
+    environment = make_environment(checkout)
+    command = ["sh", "-c", "./farm --help"]
+    result = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines()[-1] == "called as ./farm"
+    assert re.search(r"installing farm, once: \d+ packages", result.stderr)

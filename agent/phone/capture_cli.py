@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workloads.cli_options import PORT
+from workloads.command_output import say
 from workloads.protocol.faults import InvalidRequest, PhoneTrouble
 from workloads.text import safe_text
 
@@ -86,7 +87,7 @@ def _capture(serial: str, output: Path | None, adb_port: int | None) -> None:
     write_new_file(path, format_facts(facts))
     zones = f"{len(facts.zone)} zones, {len(facts.unreadable)} unreadable nodes"
     click.echo(f"{path}: {safe_text(facts.name)}, {len(facts.nodes)} nodes, {zones}")
-    click.echo(f"run it as a virtual phone: farm virtual up {path}", err=True)
+    say(f"run it as a virtual phone: farm virtual up {path}", err=True)
 
 
 def _interpret(path: Path, as_json: bool) -> None:

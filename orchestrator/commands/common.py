@@ -16,6 +16,7 @@ import click
 
 from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import lab_folder_option
+from workloads.command_output import as_typed, say
 from workloads.lab.settings import Lab, LabSettings
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
@@ -105,6 +106,7 @@ def _plain(value: object) -> object:
 
 def print_paragraph(text: str, bullet: str = "") -> None:
     """Print a text: broken between words on a terminal, as one line when piped."""
+    text = as_typed(text)
     if sys.stdout.isatty():
         indent = " " * len(bullet)
         text = textwrap.fill(
@@ -185,7 +187,7 @@ def print_list(headings: Sequence[str], rows: Sequence[Sequence[object]], if_emp
     print_table(headings, rows)
     if rows:
         return 0
-    click.echo(safe_text(if_empty, 200), err=True)
+    say(safe_text(if_empty, 200), err=True)
     return NOTHING
 
 
@@ -202,6 +204,6 @@ def current_user() -> str:
 def print_change(change: "OperatorChange") -> None:
     """Print what was changed and how to undo it."""
     summary, *undo = change.lines
-    click.echo(safe_text(summary, 600))
+    say(safe_text(summary, 600))
     for line in undo:
-        click.echo(safe_text(line, 600), err=True)
+        say(safe_text(line, 600), err=True)

@@ -7,6 +7,7 @@ import click
 
 from orchestrator.commands.common import json_option, lab_option, print_json, read_lab
 from orchestrator.commands.exit_codes import FAILURES
+from workloads.command_output import say, show_wait
 from workloads.text import safe_text
 
 
@@ -23,7 +24,8 @@ def doctor(lab_folder: Path, as_json: bool) -> int:
     from orchestrator.app.checks.check_finding import ERROR, OK
     from orchestrator.app.checks.lab_checks import check_lab
 
-    findings = list(check_lab(read_lab(lab_folder)))
+    with show_wait("adb, the store and the broker to be checked"):
+        findings = list(check_lab(read_lab(lab_folder)))
     errors = [finding for finding in findings if finding.level == ERROR]
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -31,7 +33,7 @@ def doctor(lab_folder: Path, as_json: bool) -> int:
     marks = {OK: "ok     ", ERROR: "ERROR  "}
     for finding in findings:
         mark = marks.get(finding.level, "warning")
-        click.echo(safe_text(f"{mark} {finding.subject}: {finding.text}", 400))
+        say(safe_text(f"{mark} {finding.subject}: {finding.text}", 400))
         if finding.fix:
-            click.echo(f"        remedy: {safe_text(finding.fix, 400)}")
+            say(f"        remedy: {safe_text(finding.fix, 400)}")
     return FAILURES if errors else 0

@@ -9,6 +9,7 @@ from orchestrator.commands.common import connect, lab_option
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.output_file import open_output
 from workloads.cli_options import value_option
+from workloads.command_output import show_wait
 
 
 @click.command()
@@ -38,6 +39,7 @@ from workloads.cli_options import value_option
     metavar="TRIAL.REPEAT",
     help="Run to export as a trace. Default: the first.",
 )
+@show_wait("the results to be written")
 def export(
     name: str,
     lab_folder: Path,

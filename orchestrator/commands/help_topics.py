@@ -9,6 +9,7 @@ from click.shell_completion import get_completion_class
 
 from orchestrator.commands.common import json_option, print_json
 from orchestrator.commands.exit_codes import MEANINGS
+from workloads.command_output import say
 
 TOPICS = ("exit-codes", "sweep-file", "selectors", "metrics", "completion")
 SHELLS = ("bash", "zsh", "fish")
@@ -37,7 +38,7 @@ def topics(ctx: click.Context, topic: str | None, shell: str | None, as_json: bo
     if topic is None:
         parent = ctx.parent or ctx
         click.echo(parent.get_help())
-        click.echo(f"\nMore: farm help {' | '.join(TOPICS)}")
+        say(f"\nMore: farm help {' | '.join(TOPICS)}")
     elif topic == "sweep-file":
         click.echo(importlib.import_module("orchestrator.sweepfile.key_tables").help_text())
     elif topic == "selectors":

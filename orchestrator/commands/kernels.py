@@ -8,6 +8,7 @@ import click
 from kernels.harness import cli as harness
 from orchestrator.commands.common import connect, lab_option
 from orchestrator.commands.exit_codes import FAILURES
+from workloads.command_output import show_wait
 from workloads.text import safe_text
 
 _TUNED = "tuned"
@@ -49,7 +50,8 @@ def tune_phone(serial: str, lab_folder: Path, sizes: str, output: Path | None) -
     from orchestrator.app import control_phones
 
     lab = connect(lab_folder)
-    outcome = control_phones.tune_phone(lab, serial, harness.read_sizes(sizes))
+    with show_wait("the phone, which tries kernels of every size"):
+        outcome = control_phones.tune_phone(lab, serial, harness.read_sizes(sizes))
     click.echo(safe_text(outcome.text, 600), err=not outcome.succeeded)
     if not outcome.succeeded or outcome.file is None:
         return FAILURES

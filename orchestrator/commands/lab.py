@@ -19,6 +19,7 @@ from orchestrator.commands.common import (
 from orchestrator.commands.notice import notices
 from orchestrator.commands.token import token
 from workloads.cli_options import value_option
+from workloads.command_output import say
 from workloads.text import safe_text, toml_value
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # a link, and files in the wheel
@@ -85,7 +86,7 @@ def _create_lab(folder: Path) -> None:
         if not (sweeps / example.name).exists():
             shutil.copyfile(example, sweeps / example.name)
     click.echo(f"{sweeps}: {len(list(sweeps.glob('*.yaml')))} example sweeps")
-    click.echo(f"Start the lab with: farm up --lab {folder}", err=True)
+    say(f"Start the lab with: farm up --lab {folder}", err=True)
     click.echo(f"To undo, delete {folder}.", err=True)
 
 

@@ -12,6 +12,7 @@ from orchestrator.commands.common import (
     print_json,
     read_lab,
 )
+from workloads.command_output import say, show_wait
 from workloads.input_file import open_input
 from workloads.protocol.faults import BadFile
 from workloads.text import safe_text
@@ -26,6 +27,7 @@ def store() -> None:
 @store.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit with 5 if a migration is due.")
 @lab_option
+@show_wait("the store to be migrated")
 def migrate(check: bool, lab_folder: Path) -> int:
     """Migrate the store to the schema of this version.
 
@@ -60,6 +62,7 @@ def migrate(check: bool, lab_folder: Path) -> int:
 @store.command()
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @lab_option
+@show_wait("the store to be copied")
 def backup(file: Path, lab_folder: Path) -> None:
     """Write a consistent copy of the whole store to FILE.
 
@@ -79,6 +82,7 @@ def backup(file: Path, lab_folder: Path) -> None:
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Remove everything from the store first.")
 @lab_option
+@show_wait("the backup to be checked and restored")
 def restore(file: Path, replace: bool, lab_folder: Path) -> None:
     """Restore the store of a stopped lab from the backup in FILE.
 
@@ -99,7 +103,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
     except BadBundle as error:
         raise BadFile(f"{file}: {safe_text(error)}; nothing was restored") from error
     click.echo(f"{counts.get('sweep', 0)} sweeps, {counts.get('report', 0)} reports restored")
-    click.echo(
+    say(
         "Tokens and hosts that were revoked since the backup have access again; see 'farm lab "
         "token list' and 'farm host list'.",
         err=True,
@@ -110,6 +114,7 @@ def restore(file: Path, replace: bool, lab_folder: Path) -> None:
 @dry_run_option
 @lab_option
 @json_option
+@show_wait("old results to be removed")
 def prune(dry_run: bool, lab_folder: Path, as_json: bool) -> None:
     """Remove results and telemetry that are too old.
 

@@ -11,6 +11,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from workloads.cli_options import value_option
+from workloads.command_output import say
 from workloads.protocol.faults import BrokerDown, FarmTrouble, StoreDown
 from workloads.text import safe_text
 
@@ -93,5 +94,5 @@ class NoticePrinter:
         rings = self._lab.lab.settings.notices.bell and sys.stdout.isatty()
         for item in reversed(newest):
             if self._newest is not None and item.id > self._newest:
-                click.echo("\a" * rings + safe_text(item.text, 500))
+                say("\a" * rings + safe_text(item.text, 500))
         self._newest = max((item.id for item in newest), default=0)

@@ -23,6 +23,7 @@ from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES, NOTHING
 from orchestrator.planning.states import Health
 from workloads.cli_options import DurationUpTo
+from workloads.command_output import say, show_wait
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def list_phones(selector: str, lab_folder: Path, as_json: bool) -> int:
     rows = [_row(item) for item in phones]
     code = print_list((*headings, "TAGS"), rows, "no phone yet; connect one, or: farm up --virtual")
     for item in problems:
-        click.echo(safe_text(f"{item.address} on {item.host} cannot be used: {item.text}", 500))
+        say(safe_text(f"{item.address} on {item.host} cannot be used: {item.text}", 500))
     return code
 
 
@@ -92,7 +93,7 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
         print_json(asdict(found))
         return
     for line in describe_phone(found):
-        click.echo(safe_text(line, 400))
+        say(safe_text(line, 400))
 
 
 @phone.command()
@@ -109,7 +110,9 @@ def check(serial: str, lab_folder: Path, as_json: bool) -> int:
     """
     from orchestrator.app.control_phones import check_phone
 
-    return _print_outcome(check_phone(connect(lab_folder), serial), as_json)
+    with show_wait("the host of the phone to answer"):
+        outcome = check_phone(connect(lab_folder), serial)
+    return _print_outcome(outcome, as_json)
 
 
 @phone.command()
@@ -172,12 +175,15 @@ def connect_(address: str, code: str, off: bool, host: str, lab_folder: Path) ->
     if code and off:
         raise click.UsageError("--pair and --off exclude each other")
     lab = connect(lab_folder)
-    if off:
-        return _print_outcome(control_phones.disconnect_phone(lab, address, host))
-    if code:
-        code = click.prompt("Code on the phone's screen") if code == "-" else code
-        return _print_outcome(control_phones.pair_phone(lab, address, code, host))
-    return _print_outcome(control_phones.connect_phone(lab, address, host))
+    code = click.prompt("Code on the phone's screen") if code == "-" else code
+    with show_wait("the host to reach the phone"):
+        if off:
+            outcome = control_phones.disconnect_phone(lab, address, host)
+        elif code:
+            outcome = control_phones.pair_phone(lab, address, code, host)
+        else:
+            outcome = control_phones.connect_phone(lab, address, host)
+    return _print_outcome(outcome)
 
 
 @phone.command()
@@ -191,7 +197,9 @@ def restore(serial: str, lab_folder: Path, as_json: bool) -> int:
     """
     from orchestrator.app.control_phones import restore_phone
 
-    return _print_outcome(restore_phone(connect(lab_folder), serial), as_json)
+    with show_wait("the host of the phone to answer"):
+        outcome = restore_phone(connect(lab_folder), serial)
+    return _print_outcome(outcome, as_json)
 
 
 @phone.command()
@@ -313,7 +321,7 @@ def _print_outcome(outcome: "CommandOutcome", as_json: bool = False) -> int:
     if as_json:
         print_json({"succeeded": outcome.succeeded, "text": outcome.text})
         return 0 if outcome.succeeded else FAILURES
-    click.echo(safe_text(outcome.text, 600), err=not outcome.succeeded)
+    say(safe_text(outcome.text, 600), err=not outcome.succeeded)
     return 0 if outcome.succeeded else FAILURES
 
 

@@ -6,6 +6,7 @@ import click
 
 from orchestrator.app.plan_sweep import DurationRange, PhoneEstimate, Sweep, SweepPlan
 from orchestrator.commands.common import print_table
+from workloads.command_output import say
 from workloads.text import safe_text
 from workloads.units import count_text, format_bytes, format_duration
 
@@ -35,9 +36,9 @@ def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
     if not plan.store_error:
         _print_phones(plan)
     for warning in plan.warnings:
-        click.echo(f"  warning: {safe_text(warning, WARNING_MAX)}")
+        say(f"  warning: {safe_text(warning, WARNING_MAX)}")
     if plan.estimates:
-        click.echo(f"Queue it with: farm sweep submit {file}", err=True)
+        say(f"Queue it with: farm sweep submit {file}", err=True)
 
 
 def _rule_lines(sweep: Sweep) -> list[str]:
@@ -61,13 +62,13 @@ def _print_phones(plan: SweepPlan) -> None:
             f"  total: at most {count_text(plan.runs, 'run')}; {longest.phone} takes longest"
         )
     for phone, reason in plan.unavailable.items():
-        click.echo(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
+        say(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
     for item in plan.skipped:
         reasons.setdefault((item.reason, len(item.cells)), []).append(item.phone)
     for (reason, cells), phones in reasons.items():
         what = f"{count_text(cells, 'cell')} skipped" if cells else "not matched"
-        click.echo(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
+        say(f"  {what}: {', '.join(phones)}: {safe_text(reason, 300)}")
     if not plan.estimates and not plan.skipped:
         click.echo("  no phone is known to the lab yet")
     disk = plan.disk

@@ -7,6 +7,7 @@ import click
 from orchestrator.commands.common import connect, lab_option
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.output_file import open_output
+from workloads.command_output import show_wait
 
 
 @click.command()
@@ -20,6 +21,7 @@ from orchestrator.commands.output_file import open_output
     is_flag=True,
     help="Allow ranking results with different sources, control levels or energy grades.",
 )
+@show_wait("the figures and curves of the report")
 def report(name: str, lab_folder: Path, output: str, allow_mixed: bool) -> None:
     """Write the report page of a SWEEP: one HTML file that works offline.
 

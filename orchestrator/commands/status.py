@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json
+from workloads.command_output import say
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def status(lab_folder: Path, as_json: bool) -> None:
         print_json(_values(view))
         return
     for line in (*_problems(view), f"lab     {lab.place}", *_lines(view)):
-        click.echo(safe_text(line, 400))
+        say(safe_text(line, 400))
 
 
 def _unhealthy(view: "LabView") -> "list[KnownPhone]":

@@ -19,6 +19,7 @@ from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
 from orchestrator.commands.output_file import output_path
 from workloads.cli_options import EVENTS, PhoneSpeed
+from workloads.command_output import say
 from workloads.protocol.faults import FarmError, InvalidRequest
 from workloads.text import safe_text
 
@@ -240,7 +241,7 @@ def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
     for line in answer.incomplete:
         click.echo(line, err=True)
     if answer.failed_runs:
-        click.echo(
+        say(
             f"{answer.failed_runs} runs failed; 'farm sweep show' in that lab shows the reasons",
             err=True,
         )

@@ -12,6 +12,7 @@ from orchestrator.commands.common import connect, json_option, lab_option, print
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
 from orchestrator.commands.training_view import feasible
+from workloads.command_output import say
 from workloads.input_file import TEXT_BYTES_MAX, read_input
 from workloads.protocol.faults import BadFile, InvalidRequest
 from workloads.text import safe_text
@@ -137,7 +138,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
         click.echo(f"  skipped: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
     for warning in submission.warnings:
         click.echo(f"  warning: {safe_text(warning, WARNING_MAX)}", err=True)
-    click.echo(f"Follow it with: farm watch {stored.sweep}", err=True)
+    say(f"Follow it with: farm watch {stored.sweep}", err=True)
     return 0
 
 
@@ -214,7 +215,7 @@ def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
     for line in failure_lines(details.failures):
         click.echo(f"  failed: {safe_text(line, 700)}")
     if summary.runs.get(RunState.BLOCKED):
-        click.echo(f"  blocked runs are tried again after: farm sweep retry {summary.id}")
+        say(f"  blocked runs are tried again after: farm sweep retry {summary.id}")
     if details.runs:
         print_comparison(details.runs)
         print_clocks(details.runs)
@@ -276,7 +277,7 @@ def _fetch_beside(file: Path) -> Callable[[str], str]:
         text = manifest.read_text(encoding="utf-8")
         for program, digest in changed_files(text, manifest.parent).items():
             if program not in warned:
-                click.echo(
+                say(
                     f"Warning: {program} has changed, but {name} names the old file; run 'farm "
                     f"workload add {program}' and write '{program}: {digest}' there.",
                     err=True,

@@ -10,6 +10,7 @@ import click
 from orchestrator.commands.common import connect, json_option, lab_option, print_items, print_json
 from orchestrator.commands.completion import complete_phone, complete_sweep
 from workloads.cli_options import value_option
+from workloads.command_output import say
 from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
@@ -121,7 +122,7 @@ def print_attempts(lab: "LabConnection", prefix: str) -> None:
 def _print_line(line: str) -> None:
     """Print a line with its indentation, without control characters."""
     indent = len(line) - len(line.lstrip(" "))
-    click.echo(" " * indent + safe_text(line, 1200))
+    say(" " * indent + safe_text(line, 1200))
 
 
 def _counts(summary: "TrialSummary") -> str:

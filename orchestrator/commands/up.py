@@ -12,6 +12,7 @@ import click
 
 from orchestrator.commands.common import connect, lab_option
 from workloads.cli_options import DEFAULT_LAB, FiniteRange
+from workloads.command_output import say, show_wait
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 from workloads.protocol.phone_address import parse_phone_address
 from workloads.units import count_text
@@ -53,7 +54,7 @@ class PhoneCounter:
         if connected or self._printed is not None:
             click.echo(f"{count_text(connected, 'phone')} connected.")
         elif time.monotonic() - self._started_at > NO_PHONE_S:
-            click.echo(NO_PHONE)
+            say(NO_PHONE)
         else:
             return
         self._printed = connected
@@ -77,9 +78,7 @@ def _api_service(lab: "Lab") -> "list[ServiceProcess]":
     except InvalidState as error:
         click.echo(f"The lab runs without its API: {error}", err=True)
         return []
-    click.echo(
-        f"The API is at {api_url(lab.settings.api)}; add a token with: farm lab token add NAME"
-    )
+    say(f"The API is at {api_url(lab.settings.api)}; add a token with: farm lab token add NAME")
     return process
 
 
@@ -196,13 +195,17 @@ def _start_in_background(
     since = datetime.now(UTC)
 
     def readiness() -> "LabReadiness":
-        return read_readiness(connection, since, host, has_page)
+        state = read_readiness(connection, since, host, has_page)
+        awaited[:] = state.missing or (f"phones: {state.phones} connected",)
+        return state
 
-    pid, log_file = start_in_background(lab, command, lambda: readiness().missing)
-    if agent:
-        _wait_for_phones(lambda: readiness().phones, agent[1])
+    awaited = ["the broker"]
+    with show_wait(lambda: ", ".join(awaited)):
+        pid, log_file = start_in_background(lab, command, lambda: readiness().missing)
+        if agent:
+            _wait_for_phones(lambda: readiness().phones, agent[1])
     _print_up(connection, has_page)
-    click.echo(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
+    say(f"It runs as process {pid} and writes {log_file}; stop it with: farm down")
 
 
 def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
@@ -212,13 +215,13 @@ def _wait_for_phones(count: "Callable[[], int]", named: int) -> None:
     while (phones := count()) < max(named, 1) and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL_S)
     if phones < named:
-        click.echo(
+        say(
             f"Only {phones} of {named} phones answered within {timeout_s:.0f} s; 'farm doctor' "
             "reports the cause.",
             err=True,
         )
     else:
-        click.echo(f"{count_text(phones, 'phone')} connected." if phones else NO_PHONE)
+        say(f"{count_text(phones, 'phone')} connected." if phones else NO_PHONE)
 
 
 def _print_up(connection: "LabConnection", has_page: bool) -> None:
@@ -232,8 +235,8 @@ def _print_up(connection: "LabConnection", has_page: bool) -> None:
         click.echo(f"Web page, for one browser within 15 minutes: {link}")
     elif has_page:
         url = api_url(lab.settings.api)
-        click.echo(f"The web page is at {url}; log in with: farm lab token add NAME --link")
-    click.echo(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
+        say(f"The web page is at {url}; log in with: farm lab token add NAME --link")
+    say(f"The lab in {lab.root} is up. Submit with: farm sweep submit FILE")
     if lab.root != DEFAULT_LAB.absolute():
         click.echo(f"Other commands need: export FARM_LAB={shlex.quote(str(lab.root))}")
 
@@ -252,7 +255,9 @@ def down(lab_folder: Path) -> int:
     from orchestrator.supervisor.lab_process import stop_lab
 
     lab = read_lab(lab_folder)
-    if stop_lab(lab):
+    with show_wait("runs to stop and phones to be restored"):
+        was_running = stop_lab(lab)
+    if was_running:
         click.echo(f"The lab in {lab.root} is stopped; queued runs stay queued.")
         return 0
     click.echo(f"The lab in {lab.root} is not running.", err=True)

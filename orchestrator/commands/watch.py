@@ -8,6 +8,7 @@ import click
 
 from orchestrator.commands.common import connect, has_unicode, lab_option
 from orchestrator.commands.completion import complete_sweep
+from workloads.command_output import say
 from workloads.units import parse_duration
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
             ends = is_finished if is_live() else is_finished_or_stuck
             view = run_watch(lab, options, ends)
     except KeyboardInterrupt:
-        click.echo("The lab is still running; watch it again with: farm watch", err=True)
+        say("The lab is still running; watch it again with: farm watch", err=True)
         return 130
     if sweep is not None and not is_finished(view) and wait.is_stuck(view):
         text = obstacle_text(find_obstacles(view))

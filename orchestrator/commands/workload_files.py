@@ -8,6 +8,7 @@ import click
 
 from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
 from workloads.cli_options import value_option
+from workloads.command_output import say
 from workloads.input_file import open_input
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -98,7 +99,7 @@ def _write_model(name: str) -> None:
     models = Path(workloads.models.__path__[0])
     click.echo(str(write_model(name, models)))
     click.echo(f"Its line is in {models / 'own_models.py'}.", err=True)
-    click.echo(f"See its cost and memory with: farm workload show {name}", err=True)
+    say(f"See its cost and memory with: farm workload show {name}", err=True)
 
 
 def _write_program(
@@ -115,7 +116,7 @@ def _write_program(
     for file in written:
         click.echo(str(file))
     used = " ".join(str(file) for file in (*written[1:], *programs))
-    click.echo(f"Copy the program into the lab with: farm workload add {used}", err=True)
+    say(f"Copy the program into the lab with: farm workload add {used}", err=True)
     click.echo(f'Name it in a sweep with: workload: "external:{written[0].name}"', err=True)
 
 

@@ -11,6 +11,7 @@ from orchestrator.app.screen.phone_state_text import clock_time, count, state_ba
 from orchestrator.planning.states import RunState, SweepState
 from orchestrator.tui.text_cells import Piece, bar, between, line, safe_cell
 from orchestrator.tui.ui_state import Ui
+from workloads.command_output import as_typed
 from workloads.units import format_duration
 
 STALE_AFTER_S = 4.0
@@ -43,7 +44,9 @@ def header(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
         return _tiny(snapshot, sweep, ui, now)
     first = between(ui.width, _title(snapshot, sweep, ui.width), [_short_age(snapshot, ui, now)])
     if sweep is None:
-        hint = line(ui.width, ("no sweep yet; queue one with: farm sweep submit FILE", "dim"))
+        hint = line(
+            ui.width, (as_typed("no sweep yet; queue one with: farm sweep submit FILE"), "dim")
+        )
         return [first, hint, line(ui.width, *_phone_counts(snapshot, now))]
     return [
         first,
@@ -157,7 +160,7 @@ def _budget(sweep: SweepSummary, width: int, now: datetime) -> list[Piece]:
 def _phone_counts(snapshot: LabSnapshot, now: datetime) -> list[Piece]:
     counted = Counter([state_badge(phone, now) for phone in snapshot.view.phones])
     if not counted:
-        return [("no phone yet; connect one, or: farm up --virtual", "dim")]
+        return [(as_typed("no phone yet; connect one, or: farm up --virtual"), "dim")]
     names = {"quarant.": "quarantined"}
     return [
         (f"{names.get(word, word)} {number}  ", style)

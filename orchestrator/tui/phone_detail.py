@@ -18,6 +18,7 @@ from orchestrator.tui.event_lines import event_panel
 from orchestrator.tui.layout import PANE_LINES
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell, spark
 from orchestrator.tui.ui_state import Ui
+from workloads.command_output import as_typed
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_address import is_over_network, is_wireless
 from workloads.protocol.phone_facts import BatteryCondition, PhoneFacts
@@ -115,13 +116,13 @@ def phone_page(
     lines += [line(width, *pieces) for pieces in curves(phone, trace, min(width, 160))]
     lines += [line(width, (text, "")) for text in _activity(phone, now)]
     lines.append(rule(width, "hardware, and what can be controlled"))
-    lines += [line(width, (safe_cell(text, 400), "")) for text in describe_phone(phone)]
+    lines += [line(width, (safe_cell(as_typed(text), 400), "")) for text in describe_phone(phone)]
     room = max(4, height // 4)
     events = [event for event in snapshot.events if event.phone == phone.serial]
     names = {phone.serial: phone.facts.model}
     if len(lines) > height - room:
         lines = lines[: height - room - 1]
-        lines.append(line(width, (f"… see: farm phone show {phone.serial}", "dim")))
+        lines.append(line(width, (as_typed(f"… see: farm phone show {phone.serial}"), "dim")))
     lines += event_panel(events, names, 0, width, room)
     return lines + [line(width)] * (height - len(lines))
 

@@ -23,6 +23,7 @@ from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
 from orchestrator.tui.ui_state import ActionKind, PendingAction, Ui
+from workloads.command_output import as_typed
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
 
@@ -175,14 +176,14 @@ def print_events(
     feed = EventFeed(lab, sweep)
     poller = open_poller(lab, sweep)
     view = poller.poll()
-    print_line(show_view(view))
+    print_line(as_typed(show_view(view)))
     if is_finished(view):
         return view
     summarized, wait = time.monotonic(), SweepWait()
     while not is_finished(view):
         try:
             for event in feed.read(EVENT_WAIT_S) or ():
-                print_line(show_event(event))
+                print_line(as_typed(show_event(event)))
             view = poller.poll()
             if sweep is not None and (text := wait.news(view)):
                 sys.stderr.write(f"waiting: {text}\n")
@@ -191,8 +192,8 @@ def print_events(
             time.sleep(RETRY_DELAY_S)
         if time.monotonic() - summarized > SUMMARY_INTERVAL_S:
             summarized = time.monotonic()
-            print_line(show_view(view))
-    print_line(show_view(view))
+            print_line(as_typed(show_view(view)))
+    print_line(as_typed(show_view(view)))
     return view
 
 

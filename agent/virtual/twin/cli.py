@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workloads.cli_options import COUNT, DurationUpTo
+from workloads.command_output import say, show_wait
 
 if TYPE_CHECKING:
     from agent.virtual.twin.curve_error import CurvePoint
@@ -180,7 +181,8 @@ def calibrate_command(
         known = ", ".join(measured_profile_ids())
         raise click.UsageError(f"no measurements of '{unknown[0]}'; use one of {known}, or --sweep")
     for name in phones or measured_profile_ids():
-        fits = calibrate(name)
+        with show_wait(f"the fit of {name}, and of all rows left out"):
+            fits = calibrate(name)
         click.echo(name)
         for line in format_fits(fits):
             click.echo(f"  {line}")
@@ -200,7 +202,8 @@ def _calibrate_to_sweep(
         raise click.UsageError("--sweep fits one PHONE; name the profile that is nearest to yours")
     try:
         profile = load_profile(check_profile(phones[0]))
-        before, fits = fit_sweep(profile, read_sweep(sweep, model))
+        with show_wait("the fit to your sweep, and to all cells left out"):
+            before, fits = fit_sweep(profile, read_sweep(sweep, model))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for fit, error_before in zip(fits, before, strict=True):
@@ -213,7 +216,7 @@ def _calibrate_to_sweep(
         click.echo(f"  {line}")
     if output is not None:
         output.write_text(fitted_document(phones[0], str(sweep), fits), encoding="utf-8")
-        click.echo(f"written to {output}; use it as PHONE, such as 'farm virtual predict {output}'")
+        say(f"written to {output}; use it as PHONE, such as 'farm virtual predict {output}'")
 
 
 @click.command(name="curve")
@@ -328,4 +331,4 @@ def build_command(
     click.echo(f"{name}: {built.profile.calibration}")
     if output is not None:
         output.write_text(built.text, encoding="utf-8")
-        click.echo(f"written to {output}; use it as PHONE, such as 'farm virtual up {output}'")
+        say(f"written to {output}; use it as PHONE, such as 'farm virtual up {output}'")
