@@ -319,6 +319,7 @@ def test_a_rule_that_reads_the_clock_is_found() -> None:
 WORKLOADS_IMPURE = {
     "lab": "settings, connections, certificates and logging of the lab's services",
     "cli_options": "options of the command line, with the library click",
+    "command_output": "says to a person which command to type, and what a command waits for",
     "input_file": "reads files that a user names",
 }
 PURE_MODULES = (
