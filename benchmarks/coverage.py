@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.coverage [--draws 10000] [--seed N]
 
-A run is drawn from block times recorded on a phone (recorded_step_times.json), or from noise with
-two modes, with memory, or with an effect of the occasion. No phone and no clock is involved. Every
-line has the limit that it must keep; the exit code says whether all did.
+A run is drawn from block times recorded on a phone with free clocks (the recordings from which
+virtual phones draw, too), or from noise with two modes, with memory, or with an effect of the
+occasion. No phone and no clock is involved. Every line has the limit that it must keep; the exit
+code says whether all did.
 """
 
 import argparse
@@ -37,6 +38,7 @@ RUNS = range(4, 21)
 ROWS = 20
 SERIES_MIN = 30
 STEP_MS = 10.0
+RECORDINGS = Path(__file__).parents[1] / "agent/virtual/physics/recorded_step_times.json"
 TWIN = Provenance(source=Source.SIMULATED, model=SimulationModel.FITTED, error_rel=0.10)
 
 
@@ -66,8 +68,7 @@ class Figure(NamedTuple):
 
 def recorded_series() -> dict[str, Array]:
     """Return the recorded series as logarithms around their median."""
-    path = Path(__file__).with_name("recorded_step_times.json")
-    series = json.loads(path.read_text(encoding="utf-8"))["series"]
+    series = json.loads(RECORDINGS.read_text(encoding="utf-8"))["free"]
     logs = {name: np.log(np.array(values)) for name, values in series.items()}
     return {name: values - np.median(values) for name, values in logs.items()}
 

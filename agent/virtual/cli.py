@@ -74,7 +74,7 @@ def list_profiles() -> None:
 @click.option(
     "--fleet",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="TOML file with [[phone]] tables: profile, serial, count, speed and variants.",
+    help="TOML file with [[phone]] tables: profile, serial, count, speed, noise and variants.",
 )
 @click.option("--phones", type=click.IntRange(1, 1000), help="Number of phones of mixed models.")
 @click.option(
@@ -147,8 +147,9 @@ def up(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     Prints SERIAL PROFILE ADDRESS of each phone. A PROFILE that ends with .toml is a facts file of
     'farm phone capture': the layout of that phone, with the physics of a similar model.
 
-    A VARIANT is stock (no root), userdebug (adb root works), no_opencl (the GPU cannot compute) or
-    native (commands run on this host).
+    A VARIANT is stock (no root), userdebug (adb root works), no_opencl (the GPU cannot compute),
+    noisy (times scatter as recorded on real phones), background (an idle Android's bursts of work),
+    quiet (neither of both) or native (commands run on this host).
 
     \b
     Examples:

@@ -13,6 +13,7 @@ from agent.virtual.mischief.control_socket import ControlSocket
 from agent.virtual.mischief.fleet_injector import FleetInjector
 from agent.virtual.phone_loop import PhoneLoop
 from agent.virtual.phone_specs import PhoneSpec, parse_phone_words
+from agent.virtual.physics.phone_noise import DEFAULT_UNREST, Unrest
 from agent.virtual.profiles import load_profile
 from agent.virtual.virtual_phone import VirtualPhone
 
@@ -32,6 +33,7 @@ class FleetConfig:
     phones: tuple[PhoneSpec, ...] = ()
     stock: bool = False  # every phone of the fleet
     native: bool = False
+    unrest: Unrest = DEFAULT_UNREST  # of phones that state nothing else
     mischief: Path | None = None  # path of a mischief script
     control: Path | None = None  # directory of the socket that accepts more mischief
     # public keys of the hosts that may connect; if empty, every host may
@@ -118,7 +120,14 @@ def _make_phone(spec: PhoneSpec, config: FleetConfig) -> VirtualPhone:
         profile = profile.model_copy(update={"rooted": False, "boot_s": _NATIVE_BOOT_S})
     speed = spec.speed or config.speed
     seed = config.seed if spec.seed is None else spec.seed
-    return VirtualPhone(profile, spec.unit, speed, seed, spec.serial, config.journal, native)
+    phone = VirtualPhone(profile, spec.unit, speed, seed, spec.serial, config.journal, native)
+    phone.set_unrest(
+        Unrest(
+            config.unrest.noise if spec.noise is None else spec.noise,
+            config.unrest.background if spec.background is None else spec.background,
+        )
+    )
+    return phone
 
 
 def write_ready_file(path: Path, addresses: Sequence[PhoneAddress]) -> None:

@@ -11,12 +11,14 @@ A fleet file is a list of tables; every key except `profile` is optional:
     userdebug = true   # adb root works
     native = true      # commands run on this host, with its own sensors
     no_opencl = true   # without the vendor's OpenCL library
+    noise = "recorded" # times scatter as recorded on real phones; "low": by 1 to 2.5 %
+    background = true  # an idle Android's bursts of work while something is measured
 """
 
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -29,10 +31,17 @@ from pydantic import (
 
 from agent.virtual.facts_layout import is_facts_file
 from agent.virtual.fleet_mix import make_fleet
+from agent.virtual.physics.phone_noise import NoiseKind
 from agent.virtual.profiles import load_profile, profile_ids
 from workloads.cli_options import EVENT_TIME, EVENTS
 
-_VARIANTS = ("stock", "userdebug", "native", "no_opencl")
+# What each variant of a word sets.
+_VARIANTS: dict[str, dict[str, object]] = {
+    **{name: {name: True} for name in ("stock", "userdebug", "native", "no_opencl")},
+    "quiet": {"noise": NoiseKind.LOW, "background": False},
+    "noisy": {"noise": NoiseKind.RECORDED},
+    "background": {"background": True},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,8 @@ class PhoneSpec:
     userdebug: bool = False
     no_opencl: bool = False
     seed: int | None = None
+    noise: NoiseKind | None = None  # None: as the fleet's
+    background: bool | None = None
 
 
 _Speed = Annotated[
@@ -68,6 +79,8 @@ class _FleetEntry(BaseModel):
     native: bool = False
     userdebug: bool = False
     no_opencl: bool = False
+    noise: NoiseKind | None = None
+    background: bool | None = None
 
     @model_validator(mode="after")
     def _one_serial_names_one_phone(self) -> "_FleetEntry":
@@ -92,8 +105,10 @@ def parse_phone_words(words: tuple[str, ...], count: int = 1) -> tuple[PhoneSpec
         name, *variants = before_serial.split(":")
         if unknown := [variant for variant in variants if variant not in _VARIANTS]:
             raise ValueError(f"unknown variant '{unknown[0]}'; use {', '.join(_VARIANTS)}")
-        flags = {variant: variant in variants for variant in _VARIANTS}
-        spec = PhoneSpec(check_profile(name), serial or None, **flags)
+        settings: dict[str, Any] = {}
+        for variant in variants:
+            settings |= _VARIANTS[variant]
+        spec = replace(PhoneSpec(check_profile(name), serial or None), **settings)
         specs += [replace(spec, unit=unit) for unit in range(1, count + 1)]
     return tuple(specs)
 

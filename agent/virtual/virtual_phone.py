@@ -37,6 +37,7 @@ from agent.virtual.files.thermal_nodes import add_thermal_nodes
 from agent.virtual.native.native_folder import NativeFolder, host_properties
 from agent.virtual.opencl_driver import OpenCLDriver
 from agent.virtual.phone_clock import PhoneClock
+from agent.virtual.physics.phone_noise import DEFAULT_UNREST, Unrest, draw_noise
 from agent.virtual.physics.soc import Soc
 from agent.virtual.process_table import Process, ProcessTable
 from agent.virtual.profiles import PhoneProfile
@@ -94,6 +95,7 @@ class VirtualPhone:
         )
         if unit > 1:
             self.soc.battery.cycles = unit_rng.randrange(20, 700)
+        self.set_unrest(DEFAULT_UNREST)
         self.opencl = OpenCLDriver(profile.gpu)
         self.claims = RunnerClaims()
         self.touched_at = 0.0  # when a person last used the phone, in seconds since its boot
@@ -155,6 +157,12 @@ class VirtualPhone:
     def note_finished_run(self, plan_digest: str) -> None:
         """Count a run that was measured to its end."""
         self._finished_runs[plan_digest] += 1
+
+    def set_unrest(self, unrest: Unrest) -> None:
+        """Decide how the times of this phone scatter, and what it does in the background."""
+        self.unrest = unrest
+        # A property of the phone: another seed gives it other runs.
+        self.noise = draw_noise(unrest.noise, random.Random(f"{self.serial}:noise"))
 
     # -- memory
 

@@ -91,13 +91,14 @@ class Migrate(FaultType):
 class OtherWork(FaultType):
     """An app with the user id `uid` keeps the cores of `mask` busy with `threads` threads.
 
-    Each thread asks for a `share` of a core.
+    Each thread asks for a `share` of a core, and transfers `gbs` GB/s in that time.
     """
 
     mask: str = "0f"
     threads: int = 4
     uid: int = 10123
     share: float = 1.0
+    gbs: float = 0.5
     _load: CoreLoad | None = field(default=None, init=False, repr=False)
     _process: Process | None = field(default=None, init=False, repr=False)
 
@@ -108,6 +109,7 @@ class OtherWork(FaultType):
         _check_share(self.share)
         self._load = load = CoreLoad(mask, self.threads, load_engine("mnn"), lambda _: None)
         load.demand = self.share
+        load.gbs = self.threads * self.share * max(self.gbs, 0.0)
         soc, processes = target.phone.soc, target.phone.processes
         soc.attach(load)
         self._process = processes.spawn(None, ["com.example.app"], self.uid)

@@ -308,20 +308,27 @@ class Soc:
         fastest = max(self._relative_ipc(part) * part.ladder[-1] for part in self.clusters)
         first_share = self._relative_ipc(first) * first.running_khz / fastest
         supply = min(memory.bandwidth_gbs / math.fsum(core_gbs), 1.0)
+        left_gbs = self._bandwidth_left_gbs(load)
         # The memory clock follows the traffic, so that all of the bandwidth is there at any clock.
         return ComputeSpeed(
             gflops=gflops * oversubscription * speed_factor,
-            bandwidth_gbs=min(memory.bandwidth_gbs, math.fsum(core_gbs)) / len(self.loads),
+            bandwidth_gbs=min(left_gbs, math.fsum(core_gbs)),
             cache_kb=memory.cache_kb,
             cache_gbs=memory.cache_gbs * max(core_speeds) ** _CORE_GBS_EXPONENT,
             first_thread_ghz=first_ghz * speed_factor,
-            first_thread_gbs=min(memory.bandwidth_gbs, first_gbs) / len(self.loads),
+            first_thread_gbs=min(left_gbs, first_gbs),
             first_thread_gflops=_core_gflops(first) * speed_factor,
             threads=threads,
             first_thread_share=first_share * speed_factor,
             stalled_power_share=self.profile.heat.stalled_share * _stall_activity(supply),
             scalar_power_share=self.profile.heat.scalar_share,
         )
+
+    def _bandwidth_left_gbs(self, load: CoreLoad) -> float:
+        """Return what the traffic of other loads leaves, and at least an equal part."""
+        bandwidth_gbs = self.profile.memory.bandwidth_gbs
+        others_gbs = math.fsum(other.gbs for other in self.loads if other is not load)
+        return max(bandwidth_gbs - others_gbs, bandwidth_gbs / len(self.loads))
 
     def _core_speed(self, cluster: CpuCluster) -> float:
         """Return the scalar speed of a core relative to the best kind at its highest clock."""

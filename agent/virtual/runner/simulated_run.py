@@ -15,6 +15,7 @@ import numpy as np
 
 from agent.virtual.event_journal import JournalEvent
 from agent.virtual.phone_clock import ScheduledAction
+from agent.virtual.physics.idle_background import IdleBackground
 from agent.virtual.physics.memory_pressure import (
     MemoryPressure,
     PressureOutcome,
@@ -66,7 +67,12 @@ class SimulatedRun:
         self._load = CoreLoad(self.mask, threads, plan.engine, self._on_speed_change)
         process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.use.cycles
         process.first_thread_s = self._first_thread_s
-        self._noise = StepNoise(phone.rng_for_run(plan.digest), phone.soc.is_pinned(self.mask))
+        level = phone.noise.level(phone.soc.is_pinned(self.mask))
+        self._noise = StepNoise(phone.rng_for_run(plan.digest), level)
+        self._background: IdleBackground | None = None
+        if phone.unrest.background:
+            rng = phone.rng_for_run(f"background {plan.digest}")
+            self._background = IdleBackground(phone.soc, rng)
         self._is_warmup = settings.warmup > 0
         self._stop_requested = False
         self._is_paused = False
@@ -140,6 +146,8 @@ class SimulatedRun:
             self.phone.soc.attach(self._load)
         self._open_window()
         self._schedule_window_end()
+        if self._background is not None:
+            self._background.start()
         self.phone.current_op = self.current_op
         settings = self.settings
         steps_s = (settings.warmup + settings.steps) * self._step_s
@@ -230,6 +238,8 @@ class SimulatedRun:
             self._kill_event.cancel()
         if self.sampler is not None:
             self.sampler.stop()
+        if self._background is not None:
+            self._background.stop()
         self.phone.current_op = str
         self.phone.soc.detach(self._load)
 
@@ -338,7 +348,8 @@ class SimulatedRun:
         self._window_opened_ns = self.phone.uptime_ns()
         self._progress = self._longest_pause_s = 0.0
         self._step_s_range = (self._step_s, self._step_s)
-        self._noise.draw_window(max(1.0, self._window_s / self._step_s), self._is_warmup)
+        expected_steps = max(1.0, self._window_s / self._step_s)
+        self._noise.draw_window(expected_steps, self._step_s, self._is_warmup)
 
     def _close_windows(self) -> None:
         """Close this window, and the next ones as long as nothing else is due in between."""
@@ -405,7 +416,7 @@ class SimulatedRun:
         if steps == 1:
             return round(mean_ns), round(mean_ns)
         spread = self._noise.expected_extreme(steps)
-        factor = self._noise.window_factor
+        factor = self._noise.usual_factor
         fastest = min(mean_ns, self._step_s_range[0] * 1e9 * factor) * (1 - spread)
         slowest = self._step_s_range[1] * 1e9 * factor
         slowest *= 1 + spread + self._noise.interruption_steps
