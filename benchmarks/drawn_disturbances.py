@@ -33,9 +33,45 @@ WORKLOADS: tuple[Work, ...] = (
     ("lenet", {"batch_size": 16}, "opencl"),
     ("sgemm-square", {"n": 512}, "opencl"),
 )
+UNITS = 8  # of each model, which scatter by different amounts
 CPU_WORKLOADS = tuple(work for work in WORKLOADS if work[2] == "cpu")
 FIRST_CANARY = "command:taskset *runner* run *"
 Mischief = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What kind of phone a run is drawn on."""
+
+    noise: Literal["low", "recorded"] = "recorded"
+    is_stock: bool = False
+    background: bool = True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its times scatter little, and it does nothing by itself."""
+        return self.noise == "low" and not self.background
+
+    @property
+    def label(self) -> str:
+        """A row's name in a table."""
+        root = "unrooted" if self.is_stock else "rooted"
+        return f"{self.noise} noise, {root}, {'background' if self.background else 'idle'}"
+
+    def word(self, model: str, unit: int) -> str:
+        """A phone of this kind, for `farm virtual up`."""
+        stock = ":stock" if self.is_stock else ""
+        quiet = ":quiet" if self.noise == "low" else ":quiet:noisy"
+        background = ":background" if self.background else ""
+        return f"{model}{stock}{quiet}{background}=DRAWN{unit}"
+
+
+SETTINGS = tuple(
+    Setting(noise, is_stock, background)
+    for noise in ("low", "recorded")
+    for is_stock in (False, True)
+    for background in (False, True)
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +94,7 @@ class DrawnRun:
 
     @property
     def is_stock(self) -> bool:
-        return self.phone.endswith(":stock")
+        return ":stock" in self.phone
 
     @property
     def is_gpu(self) -> bool:
@@ -69,23 +105,22 @@ class DrawnRun:
         return bool(self.condition["freq"] != "free")
 
 
-def draw_run(rng: random.Random) -> DrawnRun:
-    """Draw a phone, a workload and a condition that a healthy phone can meet."""
-    stock = rng.random() < 0.15
-    phone = rng.choice(PHONES) + (":stock" if stock else "")
+def draw_run(rng: random.Random, setting: Setting) -> DrawnRun:
+    """Draw a phone of a kind, a workload and a condition that a healthy phone can meet."""
+    phone = setting.word(rng.choice(PHONES), rng.randrange(UNITS))
     protocol = rng.choices(("cold", "endurance", "soaked"), (75, 18, 7))[0]
     condition: dict[str, Any] = {
         "protocol": protocol,
         "cores": rng.choice(("big1", "big2", "little2", "little4", "all4", "all8")),
-        "freq": "free" if stock else rng.choice(("high", "mid", "mid", "low", "free")),
+        "freq": "free" if setting.is_stock else rng.choice(("high", "mid", "mid", "low", "free")),
         "start_temp_max_c": None,
         "time_min_s": round(rng.uniform(8.0, 20.0), 1),
     }
     if protocol == "endurance":
         condition["time_min_s"] = 150.0
     elif protocol == "soaked":  # little power, so that every phone is steady at the end
-        condition |= {"cores": "little2", "freq": "low", "time_min_s": 1800.0}
-        phone = phone.removesuffix(":stock")
+        condition |= {"cores": "little2", "time_min_s": 1800.0}
+        condition |= {} if setting.is_stock else {"freq": "low"}
     works = WORKLOADS if protocol != "soaked" else CPU_WORKLOADS
     return DrawnRun(phone, rng.randrange(2**31), rng.choice(works), condition)
 
@@ -455,6 +490,19 @@ DISTURBANCES = (
         timed("sensor", value=lambda _: "frozen"),
         _codes(R.SENSOR_FROZEN, R.NO_TEMP_READINGS),
         lambda run: not run.is_stock,
+        1,
+    ),
+    Disturbance(
+        "evidence that ends",
+        lambda r, *_: [
+            {
+                "kind": "sensor",
+                "value": r.choice(("nan", "0")),
+                "at": f"run@{r.uniform(10, 30):.0f}%",
+            }
+        ],
+        _codes(R.SENSOR_FROZEN, R.NO_TEMP_READINGS, R.READINGS_LOST),
+        lambda run: run.condition["protocol"] == "endurance",
         1,
     ),
     Disturbance(

@@ -1,11 +1,15 @@
 """Which disturbed runs are accepted as valid, and which clean ones are rejected? (simulation)
 
     python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N [--draw N]] [--json FILE]
+    python -m benchmarks.verdicts --only-clean   # no disturbance: which clean runs are rejected
 
 A run is drawn at random: phone, workload, protocol, cores and clocks. It is made once as it is,
 which has to be valid, and then some times with a disturbance (kind, strength, moment, length), on a
 fresh phone with the same seed. The ratio of both headlines is the true bias. Rates have 95 %
 intervals (Wilson). The agent is the real one: adb, lane, canaries, sampler and verdict.
+
+Draws take turns in eight settings: phones with little noise or as noisy as recorded ones, rooted or
+not, idle or with the background work of an Android.
 
 Each draw is counted twice: as the fourth run of its trial, and as the first one, which no earlier
 runs can be compared with. Both are runs of a phone whose canaries have references.
@@ -21,6 +25,7 @@ import random
 import secrets
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -44,8 +49,10 @@ from benchmarks.drawn_disturbances import (
     BY_NAME,
     DISTURBANCES,
     PHONES,
+    SETTINGS,
     DrawnRun,
     Mischief,
+    Setting,
     draw_kinds,
     draw_run,
 )
@@ -62,7 +69,11 @@ PER_CLEAN = 6  # disturbed runs per clean one
 LEARNING_TRIES = 3
 BIAS, LARGE_BIAS, HARMLESS = 0.03, 0.05, 0.01
 OF_EARLIER_RUNS = {ReasonCode.WORK_RATE_CHANGED, ReasonCode.STEP_ENERGY_CHANGED}
-ENERGY = "energy_per_step_mj"
+ENERGY, PEAK_TEMP = "energy_per_step_mj", "peak_temp_c"
+ENDING = "evidence that ends"
+CLEAN = "none"  # the kind of a draw without a disturbance
+HEAT_ERROR_C = 2.0
+REASONS_SHOWN = 3
 CREEP, CREEP_RUNS, CREEP_SERIES = 0.015, 6, 16
 CREEPING = {
     "protocol": "cold",
@@ -89,6 +100,7 @@ class Judged:
     codes: tuple[ReasonCode, ...] = ()  # that count against the run, in their order
     headline: float | None = None
     energy: float | None = None
+    peak_temp_c: float | None = None
     fault: str = ""
 
     @property
@@ -106,6 +118,7 @@ class Outcome:
     seed: int  # of all draws
     draw: int  # its number
     kind: str
+    setting: Setting
     run: DrawnRun
     faults: list[Mischief]
     disturbed: Judged
@@ -119,13 +132,24 @@ class Outcome:
     @property
     def bias(self) -> float:
         """Of the headline; a false claim invalidates a run whatever its times are."""
-        if BY_NAME[self.kind].is_false_claim:
+        if not self.is_clean and BY_NAME[self.kind].is_false_claim:
             return 1.0
         return _ratio(self.disturbed.headline, self.clean.headline)
 
     @property
     def energy_bias(self) -> float:
         return _ratio(self.disturbed.energy, self.clean.energy)
+
+    @property
+    def heat_error_c(self) -> float:
+        """How far the peak temperature is too low; 0 where none is stated."""
+        shown, true = self.disturbed.peak_temp_c, self.clean.peak_temp_c
+        return true - shown if shown is not None and true is not None else 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was disturbed."""
+        return self.kind == CLEAN
 
     @property
     def is_accepted(self) -> bool:
@@ -228,25 +252,26 @@ class VerdictBench:
             return run_attempt(job, phone, LaneContext("bench", Path(folder))).report
 
     def draw_outcomes(self, seed: int, draw: int, per_clean: int = PER_CLEAN) -> list[Outcome]:
-        """Draw a run that this phone can make, and disturb it in some ways."""
+        """Draw a run that this phone can make: as it is, and disturbed in some ways."""
         rng = random.Random(f"{seed}:{draw}")
+        setting = setting_of(draw)
         while True:
-            run = draw_run(rng)
+            run = draw_run(rng, setting)
             memory = self.memory_of(run)
             if isinstance(memory, PhoneMemory):
                 break  # a phone may not have these cores
-        clean = self.make(run, memory)
-        outcomes = []
+        clean = judged(self.make(run, memory))
+        outcomes = [Outcome(seed, draw, CLEAN, setting, run, [], clean, clean)]
         for kind in draw_kinds(rng, run, per_clean):
             faults = kind.draw(rng, run, self.facts_of(run.phone))
-            disturbed = self.make(run, memory, faults)
-            judgements = judged(disturbed), judged(clean)
-            outcomes.append(Outcome(seed, draw, kind.name, run, faults, *judgements))
+            disturbed = judged(self.make(run, memory, faults))
+            outcomes.append(Outcome(seed, draw, kind.name, setting, run, faults, disturbed, clean))
         return outcomes
 
     def runs_until_creep_is_found(self, rng: random.Random) -> int:
         """How many runs it takes until a phone that slows down with every run is noticed."""
-        run = DrawnRun(rng.choice(PHONES), rng.randrange(2**31), ("mlp-4", {}, "cpu"), CREEPING)
+        word = Setting("low", background=False).word(rng.choice(PHONES), 0)
+        run = DrawnRun(word, rng.randrange(2**31), ("mlp-4", {}, "cpu"), CREEPING)
         memory = self.memory_of(run)
         assert isinstance(memory, PhoneMemory), memory
         with self.open(run.phone, run.seed) as (fleet, phone):
@@ -259,6 +284,11 @@ class VerdictBench:
         return CREEP_RUNS + 1
 
 
+def setting_of(draw: int) -> Setting:
+    """The kind of phone of a draw."""
+    return SETTINGS[draw % len(SETTINGS)]
+
+
 def judged(report: Report) -> Judged:
     """The verdict and the figures of a report."""
     if report.verdict is None:
@@ -267,7 +297,8 @@ def judged(report: Report) -> Judged:
     headlines = [values[name] for name in ("last_minute_step_ms", "step_ms") if name in values]
     bad = [item.code for item in report.verdict.reasons if item.validity is not Validity.VALID]
     headline = headlines[0] if headlines else None
-    return Judged(report.verdict.validity, tuple(bad), headline, values.get(ENERGY))
+    energy, peak_temp_c = values.get(ENERGY), values.get(PEAK_TEMP)
+    return Judged(report.verdict.validity, tuple(bad), headline, energy, peak_temp_c)
 
 
 # -- one process of several
@@ -281,8 +312,8 @@ def _bench() -> VerdictBench:
     return VerdictBench(stack.enter_context(AdbServer(folder)))
 
 
-def _draw(seed: int, number: int) -> list[Outcome]:
-    return _bench().draw_outcomes(seed, number)
+def _draw(seed: int, number: int, per_clean: int = PER_CLEAN) -> list[Outcome]:
+    return _bench().draw_outcomes(seed, number, per_clean)
 
 
 def _creep(seed: int, index: int) -> int:
@@ -293,6 +324,7 @@ def draw_until(
     pool: ProcessPoolExecutor,
     seed: int,
     jobs: int,
+    per_clean: int,
     enough: Callable[[Sequence[Outcome], int], bool],
 ) -> list[Outcome]:
     """Draw groups of runs until there are enough of them; a group has one clean run."""
@@ -301,7 +333,7 @@ def draw_until(
     numbers, clean = count(), 0
     while True:
         while len(waiting) < 2 * jobs:
-            waiting.add(pool.submit(_draw, seed, next(numbers)))
+            waiting.add(pool.submit(_draw, seed, next(numbers), per_clean))
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
         new = [outcome for future in done for outcome in future.result()]
         print_failures(new)
@@ -326,12 +358,13 @@ def rate(matching: int, total: int) -> str:
     return f"{matching}/{total} {share:.1%} ({low:.1%}-{high:.1%})"
 
 
-def print_tables(outcomes: Sequence[Outcome]) -> None:
-    """Print one row per kind, all of them together, and the clean runs."""
+def print_kinds(outcomes: Sequence[Outcome]) -> None:
+    """Print one row per kind of disturbance, and all of them together."""
     row = "{:<26} {:>5}  {:<26} {:<26} {:<26} {:<26}".format
     print(row(*HEADINGS))
-    groups = {kind.name: [o for o in outcomes if o.kind == kind.name] for kind in DISTURBANCES}
-    for name, group in {**groups, "all": list(outcomes)}.items():
+    disturbed = [outcome for outcome in outcomes if not outcome.is_clean]
+    groups = {kind.name: [o for o in disturbed if o.kind == kind.name] for kind in DISTURBANCES}
+    for name, group in {**groups, "all": disturbed}.items():
         large = [o for o in group if abs(o.bias) > LARGE_BIAS]
         small = [o for o in group if BIAS < abs(o.bias) <= LARGE_BIAS]
         found = [o for o in (*large, *small) if o.disturbed.codes]
@@ -343,12 +376,33 @@ def print_tables(outcomes: Sequence[Outcome]) -> None:
             rate(sum(not o.is_accepted for o in harmless), len(harmless)),
         ]
         print(row(name, len(group), *cells))
-    clean = {(o.run.seed, o.run.phone): o for o in outcomes if o.clean.validity is not None}
-    rejected = [o for o in clean.values() if o.clean.validity is not Validity.VALID]
-    print(f"clean and rejected: {rate(len(rejected), len(clean))}")
-    energy = [o for o in outcomes if abs(o.energy_bias) > LARGE_BIAS and abs(o.bias) <= BIAS]
+    energy = [o for o in disturbed if abs(o.energy_bias) > LARGE_BIAS and abs(o.bias) <= BIAS]
     shown = rate(sum(o.is_accepted for o in energy), len(energy))
     print(f"only the energy biased by more than 5 %, and accepted: {shown}")
+    heat = [o for o in disturbed if o.kind == ENDING and o.disturbed.validity is not None]
+    low = sum(o.is_accepted and o.heat_error_c > HEAT_ERROR_C for o in heat)
+    shown = rate(low, len(heat))
+    print(f"temperatures that end, accepted with a peak {HEAT_ERROR_C:g} °C too low: {shown}")
+
+
+def print_settings(outcomes: Sequence[Outcome]) -> None:
+    """Print one row per kind of phone: clean runs that are valid, biased ones that are accepted."""
+    row = "{:<38} {:<28} {:<28} {:<26} {:<26}".format
+    print(row("phones", "clean valid, first", "later", "bias > 5 % accepted, first", "later"))
+    for setting in SETTINGS:
+        group = [o for o in outcomes if o.setting == setting]
+        cells, reasons = [], Counter[str]()
+        for each in ([o.as_first_run for o in group], group):
+            clean = [o for o in each if o.is_clean and o.clean.validity is not None]
+            cells.append(rate(sum(o.is_accepted for o in clean), len(clean)))
+            reasons = Counter(o.clean.codes[0].value for o in clean if o.clean.codes)
+        for each in ([o.as_first_run for o in group], group):
+            large = [o for o in each if abs(o.bias) > LARGE_BIAS]
+            cells.append(rate(sum(o.is_accepted for o in large), len(large)))
+        print(row(setting.label, *cells))
+        if reasons:
+            shown = ", ".join(f"{code} {n}" for code, n in reasons.most_common(REASONS_SHOWN))
+            print(f"    clean runs were rejected for {shown}")
 
 
 def print_failures(outcomes: Sequence[Outcome]) -> None:
@@ -357,7 +411,7 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         run, codes = outcome.run, [code.value for code in outcome.disturbed.codes]
         where = f"on {run.phone} {run.workload} {run.condition}; {outcome.repeat_command}"
-        if outcome.clean.validity not in {Validity.VALID, None}:
+        if outcome.is_clean and outcome.clean.validity not in {Validity.VALID, None}:
             rejected[where] = [code.value for code in outcome.clean.codes]
         if abs(outcome.bias) <= BIAS:
             continue
@@ -386,6 +440,7 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=300, help="runs without a disturbance")
     parser.add_argument("--seed", type=int, default=None, help="default: random, and printed")
     parser.add_argument("--draw", type=int, help="make only this draw of the seed, and print it")
+    parser.add_argument("--only-clean", action="store_true", help="disturb no run")
     parser.add_argument("--minutes", type=float, default=60.0, help="end earlier after this time")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--json", type=Path, help="file for every drawn run")
@@ -402,17 +457,23 @@ def main() -> None:
     def enough(outcomes: Sequence[Outcome], clean: int) -> bool:
         biased = sum(abs(outcome.bias) > BIAS for outcome in outcomes)
         is_late = time.monotonic() - started > 60 * options.minutes
-        return is_late or bool(biased >= options.biased and clean >= options.clean)
+        is_biased = options.only_clean or biased >= options.biased
+        return is_late or bool(is_biased and clean >= options.clean)
 
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        outcomes = draw_until(pool, seed, options.jobs, enough)
+        per_clean = 0 if options.only_clean else PER_CLEAN
+        outcomes = draw_until(pool, seed, options.jobs, per_clean, enough)
         if options.json is not None:
             options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
-        print_tables(outcomes)
-        print("\nthe same runs as the first ones of their trials:")
-        print_tables([outcome.as_first_run for outcome in outcomes])
-        creeps = list(pool.map(_creep, [seed] * CREEP_SERIES, range(CREEP_SERIES)))
-    print(f"slower by {CREEP:.1%} with every run: found after {sorted(creeps)} runs")
+        print_settings(outcomes)
+        if not options.only_clean:
+            print("\nthe fourth runs of their trials:")
+            print_kinds(outcomes)
+            print("\nthe same runs as the first ones of their trials:")
+            print_kinds([outcome.as_first_run for outcome in outcomes])
+            creeps = list(pool.map(_creep, [seed] * CREEP_SERIES, range(CREEP_SERIES)))
+            found = sorted(creeps)
+            print(f"slower by {CREEP:.1%} with every run: found after {found} runs")
     print(f"{time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
 
 
