@@ -18,7 +18,7 @@ from agent.virtual.physics.phone_noise import (
 )
 from agent.virtual.physics.soc import Soc
 from agent.virtual.physics.step_timing import ComputeSpeed
-from agent.virtual.physics.thread_placement import CoreLoad
+from agent.virtual.physics.thread_placement import CoreLoad, place_threads
 from agent.virtual.profiles import load_profile
 from agent.virtual.runner.step_noise import StepNoise
 from tests.virtual.adb_host import AdbPhone
@@ -129,3 +129,11 @@ def test_a_second_load_takes_the_bandwidth_that_it_transfers() -> None:
     others = attach(soc, 0x0F, 0.1 * total)
     assert speeds[-1].bandwidth_gbs == pytest.approx(min(alone, 0.9 * total))
     assert others[-1].bandwidth_gbs <= total / 3  # an equal part, however much the first one takes
+
+
+def test_background_work_is_nice_to_a_run_on_the_same_core() -> None:
+    loads = [CoreLoad(0x1, 1, OWN, lambda _: None) for _ in range(2)]
+    loads[1].weight = 110 / 1024
+    place_threads(loads, {0: 1.0})
+    assert loads[0].first_share == pytest.approx(1024 / 1134)
+    assert loads[1].first_share == pytest.approx(110 / 1134)

@@ -1,7 +1,7 @@
 """What an idle Android does while something is measured: short bursts, and a sync per minute.
 
-All figures are guessed. In the mean it is a twentieth of a core, most of it on the little cores,
-where Android keeps what no user waits for.
+In the mean it is a twentieth of a core (guessed), most of it on the little cores at nice 10, where
+Android keeps what no user waits for.
 """
 
 import random
@@ -15,6 +15,7 @@ from agent.virtual.physics.thread_placement import CoreLoad
 _BURST_EVERY_S, _BURST_S = 1.0, (0.01, 0.08)
 _SYNC_EVERY_S, _SYNC_S, _SYNC_THREADS, _SYNC_SHARE = 60.0, (0.8, 2.0), 2, 0.4
 _LITTLE_SHARE = 0.7  # of the bursts
+_NICE_10 = 110 / 1024  # the weight of the Linux kernel, relative to nice 0
 _ACTIVITY, _GBS = 0.6, 0.5  # scalar code that misses the caches now and then
 
 
@@ -47,13 +48,13 @@ class IdleBackground:
 
     def _begin(self, kind: str) -> None:
         rng, clusters = self._rng, self._soc.clusters
-        cpus = [cpu for cluster in clusters for cpu in cluster.cpus]
-        if kind == "sync" or rng.random() < _LITTLE_SHARE:
-            cpus = [*clusters[0].cpus]
-        mask = sum(1 << cpu for cpu in cpus)
+        is_nice = kind == "sync" or rng.random() < _LITTLE_SHARE
+        clusters = clusters[:1] if is_nice else clusters
+        mask = sum(1 << cpu for cluster in clusters for cpu in cluster.cpus)
         threads = _SYNC_THREADS if kind == "sync" else 1
         load = CoreLoad(mask, threads, load_engine("farmhand"), lambda _: None)
         load.demand = _SYNC_SHARE if kind == "sync" else 1.0
+        load.weight = _NICE_10 if is_nice else 1.0
         load.first_core_activity = load.other_cores_activity = _ACTIVITY
         load.gbs = _GBS
         self._loads[kind] = load

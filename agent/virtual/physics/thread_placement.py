@@ -4,6 +4,7 @@ The first thread of a load never sleeps and runs on the fastest idle core. Other
 the most efficient idle cores, and leave them once they are busy there for most of the time.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -53,6 +54,7 @@ class CoreLoad:
     gpu_busy: float = 0.0  # above 0 if the GPU does the arithmetic
     busy_share: float = 1.0  # share of the time in which its threads are not idle
     demand: float = 1.0  # share of a core that each thread asks for
+    weight: float = 1.0  # against other loads on its core: nice 10 is a ninth of nice 0
     shares: dict[int, float] = field(default_factory=dict)
     first_share: float = 0.0  # of its core that the first thread gets
     use: CoreUse = _UNUSED
@@ -93,11 +95,11 @@ def place_threads(loads: Iterable[CoreLoad], speeds: dict[int, float]) -> None:
             if thread == 0:
                 load.first_cpu = best
     for cpu, threads in threads_on.items():
-        left = 1.0
-        # A fair scheduler: who asks for less than an equal part gets it, the others share the rest.
-        for index, load in enumerate(sorted(threads, key=lambda load: load.demand)):
-            share = min(load.demand, left / (len(threads) - index))
+        left, weights = 1.0, math.fsum(load.weight for load in threads)
+        # A fair scheduler: who asks for less than its part gets it, the others share the rest.
+        for load in sorted(threads, key=lambda load: load.demand / load.weight):
+            share = min(load.demand, left * load.weight / weights)
             load.shares[cpu] = load.shares.get(cpu, 0.0) + share
             if cpu == load.first_cpu:
                 load.first_share = share
-            left -= share
+            left, weights = left - share, weights - load.weight
