@@ -7,7 +7,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,16 +15,21 @@ from typing import Any
 
 from sqlalchemy import (
     URL,
+    BindParameter,
+    ColumnElement,
     Connection,
     Engine,
     Select,
     Table,
+    and_,
+    bindparam,
     create_engine,
     event,
     func,
     inspect,
     make_url,
     select,
+    tuple_,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
@@ -51,8 +56,9 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # options in the URL replace these.
 POSTGRES_OPTIONS = {
     "connect_timeout": CONNECT_TIMEOUT_S,
-    # Without jit: compiling the scheduler's query takes longer than ten of its ticks.
-    "options": "-c statement_timeout=60s -c lock_timeout=30s -c jit=off",
+    # Without jit: compiling the scheduler's query takes longer than ten of its ticks. No spinning
+    # disk: else a sweep's reports are found by reading those of all sweeps.
+    "options": "-c statement_timeout=60s -c lock_timeout=30s -c jit=off -c random_page_cost=1.1",
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -103,10 +109,10 @@ class Database:
         with _translate_errors(self.url), engine.connect() as connection:
             yield connection.execution_options(farm_reader=True)
 
-    def rows(self, query: Select[Any]) -> Sequence[Any]:
+    def rows(self, query: Select[Any], values: Mapping[str, object] | None = None) -> Sequence[Any]:
         """Return all rows of a query."""
         with self.read() as connection:
-            return connection.execute(query).all()
+            return connection.execute(query, values).all()
 
     def values(self, query: Select[Any]) -> list[Any]:
         """Return the first column of a query."""
@@ -260,6 +266,22 @@ def count_rows(connection: Connection, table: Table, *where: Any) -> int:
     """Count the rows of a table that meet some conditions."""
     counted = select(func.count()).select_from(table).where(*where)
     return int(connection.execute(counted).scalar_one())
+
+
+def is_of_runs(table: Table) -> ColumnElement[bool]:
+    """Whether a row is about one of the runs that `run_keys` names.
+
+    SQLite scans the whole table for pairs alone; for the trials it uses the index.
+    """
+    trials: BindParameter[Any] = bindparam("trials", expanding=True)
+    runs: BindParameter[Any] = bindparam("runs", expanding=True)
+    return and_(table.c.trial.in_(trials), tuple_(table.c.trial, table.c.repeat).in_(runs))
+
+
+def run_keys(runs: Iterable[tuple[str, int]]) -> dict[str, object]:
+    """The parameters of a query with `is_of_runs`: trials and repeats."""
+    keys = sorted(set(runs))
+    return {"trials": sorted({trial for trial, _ in keys}), "runs": keys}
 
 
 def as_utc(moment: datetime) -> datetime:

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Row, bindparam, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, select, update
 
 from orchestrator.planning.run_durations import phone_speed
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store import phone_health, poison, stop_rule, tables
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
-from orchestrator.store.database import Database, count_rows, insert_new
+from orchestrator.store.database import Database, count_rows, insert_new, is_of_runs, run_keys
 from orchestrator.store.metric_checks import metric_objection
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
@@ -49,18 +49,17 @@ _TRIAL_COLUMNS = (
     *(trial.c.case_digest, trial.c.condition_digest, trial.c.stop_rule, trial.c.stop_reason),
 )
 # Statements of the busy path are built once; building one costs as much as running it.
-_REPORTED: BindParameter[Any] = bindparam("runs", expanding=True)
 _RUNS = (
     select(run, *_TRIAL_COLUMNS, sweep.c.policy)
     .join(trial, trial.c.id == run.c.trial)
     .join(sweep, sweep.c.id == run.c.sweep)
-    .where(tuple_(run.c.trial, run.c.repeat).in_(_REPORTED))
+    .where(is_of_runs(run))
     .order_by(run.c.id)
     .with_for_update(of=run)  # no lease and no expiry before this transaction ends
 )
 _STORED_REPORTS = select(
     tables.report.c.trial, tables.report.c.repeat, tables.report.c.attempt, tables.report.c.host
-).where(tuple_(tables.report.c.trial, tables.report.c.repeat).in_(_REPORTED))
+).where(is_of_runs(tables.report))
 _DONE = (
     update(run)
     .where(run.c.id.in_(bindparam("run_ids", expanding=True)))
@@ -226,7 +225,7 @@ class _ReportBatch:
     def store(self) -> None:
         """Judge every new report, and store its consequences."""
         connection = self._connection
-        named = {"runs": list({(key.trial, key.repeat) for _, key in self._reports})}
+        named = run_keys((key.trial, key.repeat) for _, key in self._reports)
         # Locked in the same order as leases: phones, then runs.
         serials = {item.phone for item in self._reports.values()}
         phones = phone_health.lock_phones(connection, serials)

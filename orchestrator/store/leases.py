@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, tuple_, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store import poison
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, is_of_runs, run_keys
 from orchestrator.store.next_runs import (
     IS_LEASED,
     MAY_WORK,
@@ -282,11 +282,8 @@ def phones_of_unstored_reports(db: Database, runs: Collection[RunId]) -> set[str
     keys = {(item.trial, item.repeat): item.attempt for item in runs}
     columns = (run.c.trial, run.c.repeat, run.c.attempt, run.c.phone)
     open_states = (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
-    rows = db.rows(
-        select(*columns).where(
-            tuple_(run.c.trial, run.c.repeat).in_(keys), run.c.state.in_(open_states)
-        )
-    )
+    query = select(*columns).where(is_of_runs(run), run.c.state.in_(open_states))
+    rows = db.rows(query, run_keys(keys))
     return {row.phone for row in rows if keys[row.trial, row.repeat] == row.attempt}
 
 
@@ -294,11 +291,8 @@ def unfinished_runs(db: Database, runs: Collection[RunId]) -> set[RunId]:
     """Return those of these attempts of which the store has no final report."""
     if not runs:
         return set()
-    rows = db.rows(
-        select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(
-            tuple_(run.c.trial, run.c.repeat).in_({(item.trial, item.repeat) for item in runs})
-        )
-    )
+    query = select(run.c.trial, run.c.repeat, run.c.attempt, run.c.state).where(is_of_runs(run))
+    rows = db.rows(query, run_keys((item.trial, item.repeat) for item in runs))
     ended = (RunState.DONE, RunState.FAILED)
     done = {(row.trial, row.repeat, row.attempt) for row in rows if row.state in ended}
     return {item for item in runs if (item.trial, item.repeat, item.attempt) not in done}

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
+from orchestrator.store.next_runs import IS_LEASED
 from orchestrator.store.phone_queries import KnownPhone, Lease, known_phones, phone_from_row
 from orchestrator.store.tables import phone, report, run, trial
 from orchestrator.store.trial_queries import trial_label
@@ -58,7 +59,7 @@ class LeaseCache:
         names = ("phone", "sweep", "trial", "repeat", "block", "attempt", "lease_until")
         with self._db.read() as connection:
             rows = connection.execute(
-                select(*(run.c[name] for name in names)).where(run.c.state == RunState.LEASED)
+                select(*(run.c[name] for name in names)).where(run.c.state == IS_LEASED)
             ).all()
             new = {row.trial for row in rows} - self._trials.keys()
             if new:

@@ -156,15 +156,13 @@ def _moment(seconds: float | None) -> datetime | None:
 
 def find_sweep(db: Database, name: str) -> SweepSummary:
     """Find a sweep by id, by a unique prefix of its id, or by name (the newest of that name)."""
-    summaries = sweep_summaries(db)
-    exact = [summary for summary in summaries if name in (summary.id, summary.name)]
-    prefixed = [summary for summary in summaries if summary.id.startswith(name)]
-    if exact:
-        return exact[0]
-    if len(prefixed) == 1:
-        return prefixed[0]
-    if prefixed:
-        raise InvalidRequest(f"'{safe_text(name)}' is ambiguous ({len(prefixed)} sweeps match)")
+    sweeps = db.rows(select(sweep.c.id, sweep.c.name).order_by(sweep.c.created_at.desc()))
+    exact = [item.id for item in sweeps if name in item]
+    found = exact[:1] or [item.id for item in sweeps if item.id.startswith(name)]
+    if len(found) == 1:
+        return sweep_summaries(db, found[0])[0]
+    if found:
+        raise InvalidRequest(f"'{safe_text(name)}' is ambiguous ({len(found)} sweeps match)")
     raise InvalidRequest(f"there is no sweep '{safe_text(name)}'; 'farm sweep list' shows all")
 
 
