@@ -11,6 +11,8 @@ from workloads.protocol.verdict import ReasonCode, Validity, Verdict
 BUSY_COMPUTER = {
     *(ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.CANARY_CHANGED),
     *(ReasonCode.CANARY_DRIFTED, ReasonCode.CANARY_FAILED, ReasonCode.SAMPLING_GAP),
+    # Canaries that were disturbed throughout show too little of what the cores can do.
+    ReasonCode.SPEED_IMPOSSIBLE,
     *(ReasonCode.WORK_RATE_LOW, ReasonCode.WORK_RATE_HIGH, ReasonCode.WORK_RATE_CHANGED),
     *(code for code in ReasonCode if code.startswith(("step_times", "energy", "too_few"))),
 }

@@ -74,7 +74,8 @@ REASON_ADVICE = {
     "gpu_shared": "Stop or remove the app that uses the GPU.",
     "gpu_clock_lowered": "Let the phone cool longer, and switch power saving off.",
     "time_mismatch": "Check the external program; its times cannot be right.",
-    "speed_impossible": "Check the external program; its times cannot be right.",
+    "speed_impossible": "Check an external program: its times cannot be right. A suspect run may "
+    "be right: other work made the canaries slow, so repeat it without.",
     "clock_capped": "The vendor's thermal control acted; use a lower clock or a cooler start.",
     "cooling_device_active": "The vendor's thermal control acted; use a lower clock or a cooler "
     "start.",

@@ -170,7 +170,8 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the program accounts for {claimed_s:.1f} s; {elapsed_s:.1f} s passed on the phone"
     ),
     ReasonCode.SPEED_IMPOSSIBLE: (
-        "the program claims {gflops:.0f} GFLOP/s; its cores cannot do more than {limit_gflops:.0f}"
+        "the program claims {gflops:.0f} GFLOP/s, and its cores are known for at most "
+        "{limit_gflops:.0f}"
     ),
     ReasonCode.WORK_RATE_CHANGED: (
         "steps differed by {change:+.1%} in time from {count} earlier runs of this phone"
