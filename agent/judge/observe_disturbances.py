@@ -13,18 +13,7 @@ from agent.collect.cpu_usage import (
 from agent.collect.energy import CHARGING, STATUS
 from agent.collect.readings import Readings
 from workloads.protocol.phone_facts import ThermalZone
-from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict
-
-# Reasons that concern the moment, not the phone: something else used it, or its speed changed.
-_OF_THE_MOMENT = frozenset(
-    {
-        *(ReasonCode.STEP_TIMES_CHANGED, ReasonCode.STEP_TIMES_TWO_MODES, ReasonCode.CPU_TIME_LOW),
-        *(ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.OTHER_APPS_BUSY),
-        *(ReasonCode.SCREEN_LIT, ReasonCode.GPU_SHARED, ReasonCode.BUS_CLOCK_LOWERED),
-        *(ReasonCode.FOREGROUND_CHANGED, ReasonCode.PHONE_USED, ReasonCode.SWAPPED),
-        *(ReasonCode.POWER_CHANGED, ReasonCode.CANARY_CHANGED),
-    }
-)
+from workloads.protocol.verdict import OF_THE_MOMENT, Reason, Validity, Verdict
 
 
 def disturbing_reasons(verdict: Verdict) -> list[Reason]:
@@ -33,7 +22,7 @@ def disturbing_reasons(verdict: Verdict) -> list[Reason]:
         reason
         for reason in verdict.reasons
         if reason.validity is Validity.VOID
-        or (reason.validity is Validity.SUSPECT and reason.code in _OF_THE_MOMENT)
+        or (reason.validity is Validity.SUSPECT and reason.code in OF_THE_MOMENT)
     ]
 
 

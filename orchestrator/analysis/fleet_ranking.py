@@ -140,7 +140,7 @@ def compare_fleet(
     for _, members in cells:
         group = _group(members, metric, mix)
         # A cell with valid runs that do not report this metric is not part of its table.
-        if group.rows or not any(run.valid for run in members):
+        if group.rows or not any(run.validity_of(metric) is Validity.VALID for run in members):
             groups.append(group)
     return FleetTable(metric, METRICS[metric].unit, tuple(groups))
 
@@ -162,8 +162,9 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
             rows.append(_summarize(counted, members, metric))
         else:
             facts = members[0].facts
-            coarse = sum(run.valid and metric in run.metrics for run in members)
-            counts = (*_excluded_counts(members), sum(run.valid for run in members))
+            coarse = sum(run.counts(metric) for run in members)
+            valid = sum(run.validity_of(metric) is Validity.VALID for run in members)
+            counts = (*_excluded_counts(members, metric), valid)
             shown = (phone, facts.model, facts.soc)
             unranked.append(UnrankedPhone(*shown, *counts, coarse, members[-1].applied))
     return FleetGroup(case, condition, _rank(rows, metric), tuple(unranked))
@@ -171,7 +172,7 @@ def _group(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> FleetGroup:
 
 def _rankable_runs(runs: Sequence[MeasuredRun], metric: str, mix: bool) -> list[MeasuredRun]:
     """Return the valid runs that know the metric precisely enough to rank a phone by it."""
-    known = [run for run in runs if run.valid and metric in run.metrics]
+    known = [run for run in runs if run.counts(metric)]
     return [run for run in known if mix or run.metrics[metric].rankable]
 
 
@@ -180,7 +181,7 @@ def _summarize(
 ) -> PhoneSummary:
     values = [run.metrics[metric].value for run in counted]
     provenance = weakest_provenance(run.metrics[metric].provenance for run in counted)
-    suspect, void = _excluded_counts(runs)
+    suspect, void = _excluded_counts(runs, metric)
     facts = counted[-1].facts
     times = [run.started_at for run in counted]
     interval = interval_over_occasions(values, times, [(r.host, r.boot_id) for r in counted])
@@ -219,8 +220,8 @@ def _ratio(best: float, value: float, higher_is_better: bool) -> float | None:
     return best / value if higher_is_better else value / best
 
 
-def _excluded_counts(runs: Iterable[MeasuredRun]) -> tuple[int, int]:
-    counts = Counter(run.verdict.validity for run in runs)
+def _excluded_counts(runs: Iterable[MeasuredRun], metric: str) -> tuple[int, int]:
+    counts = Counter(run.validity_of(metric) for run in runs)
     return counts[Validity.SUSPECT], counts[Validity.VOID]
 
 

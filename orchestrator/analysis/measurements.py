@@ -15,7 +15,14 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.faults import Fault, InvalidRequest
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.messages import AppliedCondition
-from workloads.protocol.metrics import KernelProgram, Metric, Provenance, SimulationModel, Source
+from workloads.protocol.metrics import (
+    KernelProgram,
+    Metric,
+    Provenance,
+    SimulationModel,
+    Source,
+    metric_kind,
+)
 from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import TextEnum
@@ -63,8 +70,17 @@ class MeasuredRun:
 
     @property
     def valid(self) -> bool:
-        """Whether the run may count in a comparison."""
+        """Whether all of the run counts."""
         return self.verdict.validity is Validity.VALID
+
+    def counts(self, metric: str) -> bool:
+        """Whether the run has a metric that may count in a comparison."""
+        return metric in self.metrics and self.validity_of(metric) is Validity.VALID
+
+    def validity_of(self, metric: str) -> Validity:
+        """The verdict on a metric, by its family: a slow run may still show what it learned."""
+        kind = metric_kind(metric)
+        return self.verdict.validity_of(kind.family) if kind else self.verdict.validity
 
 
 @dataclass(frozen=True)

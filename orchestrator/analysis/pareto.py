@@ -30,10 +30,9 @@ def operating_points(runs: Iterable[MeasuredRun]) -> list[OperatingPoint]:
     """Return every setting with both a time and an energy from valid cold runs, by case."""
     cells: dict[tuple[str, str, str], list[MeasuredRun]] = {}
     for run in runs:
-        known = TIME in run.metrics and ENERGY in run.metrics
         if (
-            run.valid
-            and known
+            run.counts(TIME)
+            and run.counts(ENERGY)
             and run.metrics[ENERGY].rankable
             and run.condition.protocol is Protocol.COLD
         ):

@@ -77,7 +77,7 @@ def _metric_value(run: MeasuredRun, name: str) -> MetricValue:
         metric=name,
         block=run.block,
         started_at=run.started_at,
-        validity=run.verdict.validity,
+        validity=run.validity_of(name),
         control=str(run.control or "unknown"),
         grade=metric.grade if metric else "",
         value=metric.value if metric else None,

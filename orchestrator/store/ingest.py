@@ -258,7 +258,9 @@ class _ReportBatch:
         """Judge one report against the row of its run."""
         decision = None
         if _is_current(row, report, host):
-            decision = decide_retry(report, row.tries, policy_of[row.sweep].retry)
+            policy = policy_of[row.sweep]
+            accept_timing = policy.accept == "timing"
+            decision = decide_retry(report, row.tries, policy.retry, accept_timing)
         status = _status(report, decision)
         self._result.reports[status] += 1
         self._report_rows.append(report_row(report, status))

@@ -4,6 +4,7 @@ Nothing is judged here: void runs and runs without the metric are included and m
 """
 
 import functools
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -20,8 +21,10 @@ from workloads.catalogue import Case
 from workloads.protocol.condition import HEADLINES, Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Provenance, metric_kind
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import FAMILIES, Validity, Verdict
 from workloads.text import safe_text
+
+BATCH = 500  # reports of one query
 
 
 def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> list[MetricValue]:
@@ -36,7 +39,7 @@ def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> l
     with db.read() as connection:
         trials = _trials(connection, sweep)
         rows = connection.execute(_query(metric, sweep)).all()
-        return list(_values(trials, rows, metric))
+        return list(_values(connection, trials, rows, metric))
 
 
 def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTrial]:
@@ -81,20 +84,41 @@ def _query(metric: str, sweep: str | None) -> Select[Any]:
     return query if sweep is None else query.where(run.c.sweep == sweep)
 
 
-def _values(trials: dict[str, MeasuredTrial], rows: Any, metric: str) -> Iterator[MetricValue]:
+def doubted_families(connection: Connection, reports: list[int]) -> dict[int, frozenset[str]]:
+    """The families of metrics that do not count, of some reports; few runs are not valid."""
+    found: dict[int, frozenset[str]] = {}
+    for first in range(0, len(reports), BATCH):
+        some = select(report.c.id, report.c.payload).where(
+            report.c.id.in_(reports[first : first + BATCH])
+        )
+        for key, payload in connection.execute(some):
+            verdict = json.loads(payload).get("verdict")
+            found[key] = Verdict.model_validate(verdict).doubted if verdict else FAMILIES
+    return found
+
+
+def _values(
+    connection: Connection, trials: dict[str, MeasuredTrial], rows: Any, metric: str
+) -> Iterator[MetricValue]:
     # A run may have the headline metrics of several protocols; the one of its protocol counts.
     row_of: dict[int, Any] = {}
     for row in rows:
         report_id, trial_id, name = row[0], row[1], row[7]
         if report_id not in row_of or name == (metric or trials[trial_id].condition.headline):
             row_of[report_id] = row
+    odd = [row[0] for row in row_of.values() if row[5] != Validity.VALID and row[7] is not None]
+    doubted = doubted_families(connection, odd)
     for row in row_of.values():
-        _, trial_id, block, started_at_s, status, validity, control, name, value, *rest = row
+        report_id, trial_id, block, started_at_s, status, validity, *more = row
+        control, name, value, *rest = more
         measured = trials[trial_id]
         wanted = metric or measured.condition.headline
         void = status == ReportStatus.VOID
         has_value = name == wanted and value is not None and not void
         grade, *provenance = rest
+        kind = metric_kind(wanted)
+        if has_value and kind is not None and kind.family not in doubted.get(report_id, FAMILIES):
+            validity = Validity.VALID
         yield MetricValue(
             trial=measured,
             metric=wanted,

@@ -24,7 +24,7 @@ from orchestrator.store.tables import run
 from orchestrator.sweepfile.policy import RetryLimits
 from workloads.protocol.faults import Blame
 from workloads.protocol.messages import Report
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import OF_LEARNING, Validity, Verdict
 
 
 class RetryAction(StrEnum):
@@ -72,16 +72,14 @@ PLACES = {
 
 
 def decide_retry(
-    report: Report, attempts: Mapping[str, int], limits: RetryLimits = DEFAULT_LIMITS
+    report: Report,
+    attempts: Mapping[str, int],
+    limits: RetryLimits = DEFAULT_LIMITS,
+    accept_timing: bool = False,
 ) -> RetryDecision:
     """Judge a report of the current attempt; `attempts` counts earlier ones by blame."""
     if report.fault is None:
-        verdict = report.verdict
-        if verdict is None or verdict.validity is not Validity.VOID:
-            return RetryDecision(RetryAction.ACCEPT, "")
-        if verdict.deterministic:
-            return RetryDecision(RetryAction.GIVE_UP, verdict.text, Blame.RUNNER)
-        return _bounded_retry(Blame.CONDITION, verdict.text, attempts, limits)
+        return _after_verdict(report.verdict, attempts, limits, accept_timing)
     fault = report.fault
     reason = str(fault)
     if fault.blame in (Blame.REQUEST, Blame.RUNNER):
@@ -89,6 +87,22 @@ def decide_retry(
     if fault.blame is Blame.FARM:
         return RetryDecision(RetryAction.RETRY, reason, Blame.FARM, _place(Blame.FARM, attempts))
     return _bounded_retry(fault.blame, reason, attempts, limits)
+
+
+def _after_verdict(
+    verdict: Verdict | None, attempts: Mapping[str, int], limits: RetryLimits, accept_timing: bool
+) -> RetryDecision:
+    """Repeat what is void, and what something passing disturbed; the last such run is kept."""
+    accepted = RetryDecision(RetryAction.ACCEPT, "")
+    if verdict is None or (accept_timing and verdict.doubted <= OF_LEARNING):
+        return accepted
+    if verdict.validity is Validity.VOID and verdict.deterministic:
+        return RetryDecision(RetryAction.GIVE_UP, verdict.text, Blame.RUNNER)
+    again = _bounded_retry(Blame.CONDITION, verdict.text, attempts, limits)
+    if verdict.validity is Validity.VOID:
+        return again
+    is_repeated = verdict.is_of_the_moment and again.action is RetryAction.RETRY
+    return again if is_repeated else accepted
 
 
 def _bounded_retry(

@@ -18,10 +18,12 @@ from sqlalchemy import Connection, Row, select, update
 from orchestrator.analysis.median_interval import Instability, Interval, median_interval
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.metric_codes import name_code
+from orchestrator.store.metric_rows import doubted_families
 from orchestrator.store.tables import metric_value, report, run, trial
 from orchestrator.store.trial_queries import cell_of
 from orchestrator.sweepfile.policy import Policy, StopRule
 from workloads.protocol.messages import Event, EventKind
+from workloads.protocol.metrics import metric_kind
 from workloads.protocol.verdict import Validity
 
 
@@ -116,14 +118,21 @@ def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list
     name = rule.metric or cell_of(connection, row).headline
     same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     query = (
-        select(metric_value.c.value)
+        select(metric_value.c.value, report.c.id, report.c.validity)
         .join(run, run.c.id == metric_value.c.run)
         .join(report, same)
         .where(run.c.trial == row.trial, metric_value.c.name == name_code(name))
-        .where(report.c.status == ReportStatus.ACCEPTED, report.c.validity == Validity.VALID)
+        .where(report.c.status == ReportStatus.ACCEPTED)
         .order_by(run.c.repeat)
     )
-    return list(connection.execute(query).scalars())
+    rows = connection.execute(query).all()
+    odd = [key for _, key, validity in rows if validity != Validity.VALID]
+    doubted, kind = doubted_families(connection, odd), metric_kind(name)
+    return [
+        value
+        for value, key, _ in rows
+        if kind is not None and kind.family not in doubted.get(key, ())
+    ]
 
 
 def _stop_trial(

@@ -17,7 +17,7 @@ REASONS_READ = 100  # of the newest runs of a sweep that do not count
 
 _VOID = report.c.status == ReportStatus.VOID
 _LEFT_OUT = or_(
-    _VOID, and_(report.c.status == ReportStatus.ACCEPTED, report.c.validity == Validity.SUSPECT)
+    _VOID, and_(report.c.status == ReportStatus.ACCEPTED, report.c.validity != Validity.VALID)
 )
 
 

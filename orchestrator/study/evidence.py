@@ -195,8 +195,7 @@ def _run_values(
     runs: Sequence[MeasuredRun], telemetry: Iterable[tuple[MeasuredRun, Telemetry]]
 ) -> Iterator[tuple[MeasuredRun, Iterable[RunValue]]]:
     for run in runs:
-        if run.valid:
-            yield run, _reported_values(run)
+        yield run, _reported_values(run)
     for run, recorded in telemetry:
         if run.valid:
             settings = run_settings(run.case, run.condition)
@@ -212,16 +211,17 @@ def _run_values(
 def _reported_values(run: MeasuredRun) -> Iterator[RunValue]:
     settings = run_settings(run.case, run.condition)
     for name, metric in run.metrics.items():
-        if metric.grade != "rejected":
+        if metric.grade != "rejected" and run.counts(name):
             yield settings, name, metric.value, metric.provenance
     # The studies report energy above idle; both parts of the ratio come from the same meter.
     parts = [run.metrics.get(name) for name in ("energy_net_j", "energy_j", "energy_per_step_mj")]
-    if all(part is not None and part.grade != "rejected" for part in parts):
+    is_counted = run.counts("energy_j")
+    if is_counted and all(part is not None and part.grade != "rejected" for part in parts):
         net, total, per_step = (part.value for part in parts if part is not None)
         if total > 0:
             provenance = run.metrics["energy_net_j"].provenance
             yield settings, "energy_net_per_step_mj", per_step * net / total, provenance
-    for name, value in _opencl_values(run):
+    for name, value in _opencl_values(run) if run.counts("compute_ms") else ():
         yield settings, name, value, run.metrics["compute_ms"].provenance
 
 

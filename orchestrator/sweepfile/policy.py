@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
@@ -177,6 +177,12 @@ class Policy(WireModel):
     )
     budget: Budget = key(
         Budget(), "limits at which the sweep is paused", example="{wall: 36h, failures: 10%}"
+    )
+    accept: Literal["timing"] | None = key(
+        None,
+        "which runs count. `timing` also takes the times and the memory of runs that fail only "
+        "the check of what they learned",
+        words={"all": None, "timing": "timing"},
     )
     collect: Collect = key(
         Collect(), "what is kept besides the report", example="{telemetry: none}"

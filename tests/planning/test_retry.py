@@ -54,15 +54,35 @@ def test_the_blame_decides_the_retry(
     assert decide_retry(a_faulty_report(JOB, error), earlier).action == following
 
 
+def a_suspect_verdict(*codes: ReasonCode) -> Verdict:
+    return Verdict(validity=Validity.SUSPECT, reasons=tuple(Reason.suspect(code) for code in codes))
+
+
 def test_valid_and_suspect_runs_are_accepted_and_void_ones_are_retried() -> None:
     assert decide_retry(a_report(JOB), {}).action == RetryAction.ACCEPT
-    suspect = Verdict(
-        validity=Validity.SUSPECT,
-        reasons=(Reason.suspect(ReasonCode.OTHER_CORES_BUSY, busy_pct=60),),
-    )
+    suspect = a_suspect_verdict(ReasonCode.NOT_COMMISSIONED, ReasonCode.OTHER_CORES_BUSY)
     assert decide_retry(a_report(JOB, verdict=suspect), {}).action == RetryAction.ACCEPT
     assert decide_retry(a_void_report(JOB), {}).action == RetryAction.RETRY
     assert decide_retry(a_void_report(JOB), {Blame.CONDITION: 2}).action == RetryAction.GIVE_UP
+
+
+def test_a_run_that_something_passing_disturbed_is_repeated_and_the_last_one_is_kept() -> None:
+    report = a_report(JOB, verdict=a_suspect_verdict(ReasonCode.OTHER_CORES_BUSY))
+    limits = RetryLimits(condition=3)
+    actions = [decide_retry(report, {Blame.CONDITION: n}, limits).action for n in range(3)]
+    assert actions == [RetryAction.RETRY, RetryAction.RETRY, RetryAction.ACCEPT]
+
+
+def test_a_run_that_only_did_not_learn_is_accepted_for_its_times_on_request() -> None:
+    reasons = (Reason.void(ReasonCode.LOSS_NOT_FINITE), Reason.remark(ReasonCode.NEW_REFERENCE))
+    diverged = Verdict(validity=Validity.VOID, reasons=reasons, deterministic=True)
+    slow = diverged.model_copy(update={"reasons": (*reasons, Reason.void(ReasonCode.TOO_SHORT))})
+    assert decide_retry(a_report(JOB, verdict=diverged), {}).action == RetryAction.GIVE_UP
+    assert decide_retry(a_report(JOB, verdict=slow), {}, accept_timing=True).action != (
+        RetryAction.ACCEPT
+    )
+    accepted = decide_retry(a_report(JOB, verdict=diverged), {}, accept_timing=True)
+    assert accepted.action == RetryAction.ACCEPT
 
 
 def test_a_run_that_did_other_work_is_a_finding() -> None:

@@ -16,6 +16,7 @@ from workloads.protocol.verdict import (
     Reason,
     ReasonCode,
     Validity,
+    Verdict,
     reason_text,
 )
 
@@ -87,3 +88,29 @@ def test_a_limit_has_the_value_that_it_names(code: ReasonCode) -> None:
     fields = [name for _, name, _, _ in string.Formatter().parse(templates) if name]
     assert "limit" in fields
     assert "; the limit is " in reason_text(code, [dict.fromkeys(fields, 1)])
+
+
+def test_a_disturbed_run_still_shows_what_it_learned_and_how_much_memory_it_took() -> None:
+    reasons = (
+        Reason.void(ReasonCode.STEP_TIMES_CHANGED),
+        Reason.suspect(ReasonCode.STEP_ENERGY_CHANGED),
+        Reason.remark(ReasonCode.COUNT_MISMATCH),
+    )
+    verdict = Verdict(validity=Validity.VOID, reasons=reasons)
+    assert verdict.doubted == {"time", "clock", "energy", "heat"}
+    assert verdict.validity_of("energy") == verdict.validity_of("time") == Validity.VOID
+    assert verdict.validity_of("learning") == verdict.validity_of("memory") == Validity.VALID
+
+
+def test_a_run_that_did_not_learn_still_has_its_times() -> None:
+    reason = Reason.void(ReasonCode.LOSS_DID_NOT_FALL)
+    verdict = Verdict(validity=Validity.VOID, reasons=(reason,))
+    assert verdict.validity_of("learning") is Validity.VOID
+    assert verdict.validity_of("time") is Validity.VALID
+
+
+@pytest.mark.parametrize("validity", [Validity.SUSPECT, Validity.VOID])
+def test_a_run_without_a_reason_counts_for_nothing(validity: Validity) -> None:
+    verdict = Verdict(validity=validity)
+    assert {verdict.validity_of(family) for family in verdict.doubted} == {validity}
+    assert {"time", "memory", "learning", "energy", "heat"} <= verdict.doubted

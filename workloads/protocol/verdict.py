@@ -7,11 +7,12 @@ into a sentence.
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from string import Formatter
-from typing import Annotated, Self
+from typing import Annotated, Self, get_args
 
 from pydantic import Field
 
 from workloads.protocol.base import WireModel
+from workloads.protocol.metrics import Family
 
 
 class Validity(StrEnum):
@@ -363,6 +364,46 @@ REASON_MOMENTS: dict[ReasonCode, str] = {
 }
 WHOLE_RUN = "over the whole run"
 
+# Which metrics a reason counts against, by family. A disturbance changes times, power and heat; it
+# changes neither what was learned nor how much memory that took.
+FAMILIES: frozenset[Family] = frozenset(get_args(Family))
+OF_DISTURBANCES: frozenset[Family] = frozenset({"time", "clock", "energy", "heat"})
+OF_LEARNING: frozenset[Family] = frozenset({"learning"})
+REASON_FAMILIES: dict[ReasonCode, frozenset[Family]] = {
+    # Another program than the requested one, or one whose account is wrong.
+    **dict.fromkeys(
+        (
+            *(ReasonCode.PHONE_RESTARTED, ReasonCode.LOSS_MISSING, ReasonCode.NO_PARAMETER_CHANGED),
+            *(ReasonCode.TENSOR_CHANGES_MISSING, ReasonCode.COUNT_MISSING),
+            *(ReasonCode.COUNT_MISMATCH, ReasonCode.ANSWER_ERROR_MISSING, ReasonCode.ANSWER_WRONG),
+            *(ReasonCode.BACKEND_FALLBACK, ReasonCode.TIME_MISMATCH, ReasonCode.SPEED_IMPOSSIBLE),
+        ),
+        FAMILIES,
+    ),
+    ReasonCode.LOSS_NOT_FINITE: OF_LEARNING,
+    ReasonCode.LOSS_TOO_FEW_STEPS: OF_LEARNING,
+    ReasonCode.LOSS_DID_NOT_FALL: OF_LEARNING,
+    ReasonCode.TENSORS_UNCHANGED: OF_LEARNING,
+    ReasonCode.TOO_FEW_STEPS: OF_DISTURBANCES | OF_LEARNING,
+    ReasonCode.TOO_SHORT: OF_DISTURBANCES | OF_LEARNING,
+    ReasonCode.STEP_ENERGY_CHANGED: frozenset({"energy"}),
+    ReasonCode.POWER_CHANGED: frozenset({"energy"}),
+    ReasonCode.CHARGED: frozenset({"energy", "heat"}),
+    ReasonCode.SCREEN_LIT: frozenset({"energy", "heat"}),
+    ReasonCode.NO_TEMP_READINGS: frozenset({"heat"}),
+}
+
+# Reasons that concern the moment, not the phone: something else used it, or its speed changed.
+OF_THE_MOMENT = frozenset(
+    {
+        *(ReasonCode.STEP_TIMES_CHANGED, ReasonCode.STEP_TIMES_TWO_MODES, ReasonCode.CPU_TIME_LOW),
+        *(ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.OTHER_APPS_BUSY),
+        *(ReasonCode.SCREEN_LIT, ReasonCode.GPU_SHARED, ReasonCode.BUS_CLOCK_LOWERED),
+        *(ReasonCode.FOREGROUND_CHANGED, ReasonCode.PHONE_USED, ReasonCode.SWAPPED),
+        *(ReasonCode.POWER_CHANGED, ReasonCode.CANARY_CHANGED),
+    }
+)
+
 ValueName = Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")]
 ReasonValue = int | float | Annotated[str, Field(max_length=120)]
 
@@ -402,6 +443,13 @@ class Reason(WireModel):
             return f"{at_s:.1f} s after the start"
         return REASON_MOMENTS.get(self.code, WHOLE_RUN)
 
+    @property
+    def families(self) -> frozenset[Family]:
+        """The families of metrics that this reason counts against; of a remark, none."""
+        if self.validity is Validity.VALID:
+            return frozenset()
+        return REASON_FAMILIES.get(self.code, OF_DISTURBANCES)
+
     def __str__(self) -> str:
         return self.text
 
@@ -434,7 +482,10 @@ def _range(name: str, spec: str, occurrences: Sequence[Mapping[str, ReasonValue]
 
 
 class Verdict(WireModel):
-    """Whether a run counts: the requested condition compared with what was observed."""
+    """Whether a run counts: the requested condition compared with what was observed.
+
+    `validity` is the worst of all families of metrics; each family has its own.
+    """
 
     validity: Validity
     reasons: tuple[Reason, ...] = Field(default=(), max_length=100)
@@ -447,3 +498,28 @@ class Verdict(WireModel):
     def text(self) -> str:
         """All reasons as one line."""
         return "; ".join(reason.text for reason in self.reasons)
+
+    @property
+    def doubted(self) -> frozenset[Family]:
+        """The families whose metrics do not count; all of them without a reason."""
+        if self.validity is Validity.VALID:
+            return frozenset()
+        return frozenset().union(*(reason.families for reason in self.reasons)) or FAMILIES
+
+    def validity_of(self, family: Family) -> Validity:
+        """Whether the metrics of a family count: a disturbed run may still show what it learned."""
+        if family not in self.doubted:
+            return Validity.VALID
+        own = {reason.validity for reason in self.reasons if family in reason.families}
+        return Validity.VOID if Validity.VOID in own else Validity.SUSPECT if own else self.validity
+
+    @property
+    def objections(self) -> tuple[Reason, ...]:
+        """The reasons that are more than a remark."""
+        return tuple(item for item in self.reasons if item.validity is not Validity.VALID)
+
+    @property
+    def is_of_the_moment(self) -> bool:
+        """Whether only something passing counts against the run: another attempt may be better."""
+        codes = {reason.code for reason in self.objections}
+        return bool(codes) and codes <= OF_THE_MOMENT

@@ -74,7 +74,7 @@ def _coarse_text(data: ReportData) -> str:
     coarse = {
         data.names[run.phone]
         for run in data.runs_of(Protocol.COLD)
-        if run.valid and ENERGY in run.metrics and not run.metrics[ENERGY].rankable
+        if run.counts(ENERGY) and not run.metrics[ENERGY].rankable
     }
     if not coarse:
         return ""
@@ -113,7 +113,7 @@ def _gpu_ratios(data: ReportData) -> Drawing | None:
     times: dict[tuple[str, str], dict[str, list[float]]] = {}
     sources: dict[str, str] = {}
     for run in data.runs:
-        if run.valid and "step_ms" in run.metrics:
+        if run.counts("step_ms"):
             label = run.case.model_copy(update={"backend": "cpu"}).label
             cell = times.setdefault((run.phone, f"{label}, {run.condition.label}"), {})
             cell.setdefault(run.case.backend, []).append(run.metrics["step_ms"].value)
@@ -155,7 +155,7 @@ def _copy_cards(data: ReportData) -> list[Card]:
 def _runs_by_cell(data: ReportData, metric: str) -> list[tuple[tuple[str, str], list[MeasuredRun]]]:
     groups: dict[tuple[str, str], list[MeasuredRun]] = {}
     for run in data.runs:
-        if run.valid and metric in run.metrics:
+        if run.counts(metric):
             label = f"{run.case.label}, {run.condition.label}"
             groups.setdefault((run.phone, label), []).append(run)
     return sorted(
