@@ -549,7 +549,7 @@ def test_the_watchdog_ends_when_its_list_is_removed(ready: RunnerHome) -> None:
 def test_wait_ends_with_the_process(ready: RunnerHome) -> None:
     run = start_long(ready)
     pid = lines(ready)[0]["pid"]
-    kill = f"{{ sleep 0.3; touch killed; kill -9 {pid}; }} >/dev/null 2>&1 &"
+    kill = f"{{ sleep 0.3; : > killed; kill -9 {pid}; }} >/dev/null 2>&1 &"
     wait = f"./runner wait {pid} --seconds {ready.long_s * 1000}"
     assert ready.sh(f"rm -f killed; {kill} {wait} && ls killed").out == "killed\n"
     wait_until(lambda: run() is not None, "the run has ended")
