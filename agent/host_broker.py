@@ -1,7 +1,7 @@
 """The agent's side of Redis: it publishes heartbeats and receives confirmations."""
 
 from workloads.lab.redis_connection import RedisConnection
-from workloads.protocol.messages import HOSTS_KEY, HostHeartbeat, confirmed_key, heartbeat_key
+from workloads.protocol.messages import HostHeartbeat, confirmed_key, heartbeat_key
 
 HEARTBEAT_TTL_S = 5
 CONFIRMATIONS_MAX = 500
@@ -20,23 +20,15 @@ class HostBroker(RedisConnection):
         Without renewal it expires.
         """
         key, text = heartbeat_key(self._host), heartbeat.model_dump_json()
-
-        def send() -> bytes | None:
-            with self._redis.pipeline(transaction=False) as pipe:
-                pipe.sadd(HOSTS_KEY, self._host)
-                pipe.set(key, text, ex=HEARTBEAT_TTL_S, get=True)
-                _, before = pipe.execute()
-            return before  # type: ignore[no-any-return]
-
-        before: bytes | None = self._repaired((HOSTS_KEY, key), send)
+        before: bytes | None = self._repaired(
+            key, lambda: self._redis.set(key, text, ex=HEARTBEAT_TTL_S, get=True)
+        )
         return before
 
     def withdraw_heartbeat(self) -> None:
         """Delete the heartbeat: the agent stops on purpose."""
-        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
-            pipe.delete(heartbeat_key(self._host))
-            pipe.srem(HOSTS_KEY, self._host)
-            pipe.execute()
+        with self._translated():
+            self._redis.delete(heartbeat_key(self._host))
 
     def take_confirmations(self, wait_s: int) -> list[str]:
         """The ids of stored parcels; waits for the first one and takes all that are there."""

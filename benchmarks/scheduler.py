@@ -42,7 +42,6 @@ from tests.conftest import new_database, postgres_server, store_url_of
 from workloads.lab.process_identity import software_version
 from workloads.lab.settings import Lab
 from workloads.protocol.messages import (
-    HOSTS_KEY,
     CoolingEstimate,
     HostHeartbeat,
     Job,
@@ -119,7 +118,6 @@ class SimulatedLab:
                 phones=tuple(phones),
                 software=software_version(),
             )
-            self.raw.sadd(HOSTS_KEY, host)
             self.raw.set(heartbeat_key(host), heartbeat.model_dump_json())
 
     def end_runs(self, count: int) -> None:

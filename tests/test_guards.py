@@ -138,9 +138,24 @@ GUARDS = (
         "test_a_case_that_kills_attempts_on_two_phones_is_blocked_with_the_evidence[sqlite]",
     ),
     Guard(
-        "two-hosts-claim-a-phone",
+        "contested-phone",
+        DROP,
+        "dispatch/test_heartbeats.py::test_a_contested_phone_is_not_used",
+    ),
+    Guard(
+        "moved-phone-keeps-its-sources",
         NEVER,
-        "dispatch/test_heartbeats.py::test_a_phone_that_two_hosts_claim_is_not_used",
+        "store/test_ingest.py::test_a_phone_with_other_sources_is_never_a_moved_phone",
+    ),
+    Guard(
+        "late-report-of-a-stranger",
+        NEVER,
+        "store/test_ingest.py::test_a_late_report_of_a_stranger_is_not_kept",
+    ),
+    Guard(
+        "revoked-host",
+        NEVER,
+        "dispatch/test_broker_memory.py::test_what_a_host_outside_of_the_lab_sends_is_not_stored",
     ),
     Guard(
         "host-clock-skew",

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.dispatch.central_broker import HostReading
 from orchestrator.dispatch.host_notices import NO_RUNS, HostNotice, host_notices
+from orchestrator.dispatch.ownership import own_readings
 from orchestrator.store import enrolments, leases, phone_actions, phone_queries
 from orchestrator.store.operator_change import OperatorChange
 from workloads.protocol.messages import PhoneState
@@ -41,12 +43,16 @@ class HostSummary:
 @operation(Role.VIEWER)
 def list_hosts(lab: LabConnection) -> list[HostSummary]:
     """List the hosts that send heartbeats, joined, have phones in the store, or are drained."""
-    readings = {item.host: item for item in lab.broker.host_readings()}
     accesses = enrolments.host_accesses(lab.store)
     names = enrolments.lab_hosts(accesses, lab.lab.settings.scheduler.hosts)
-    notices = host_notices(list(readings.values()), lab.broker.ingest_services(), names)
+    owned = phone_queries.owned_phones(lab.store)
+    owners = {serial: item.host for serial, item in owned.items()}
+    previous = partial(phone_queries.previous_hosts, lab.store)
+    own = own_readings(lab.broker.host_readings(names), owners, previous)
+    readings = {item.host: item for item in own}
+    notices = host_notices(own, lab.broker.ingest_services(), names)
     drained = leases.drained_hosts(lab.store)
-    known = {phone.host for phone in phone_queries.known_phones(lab.store)}
+    known = set(owners.values())
     heard = {item.host for item in notices}
     return [
         _summary(

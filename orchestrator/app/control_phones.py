@@ -20,7 +20,7 @@ from orchestrator.store.results import telemetry_blob
 from orchestrator.sweepfile.policy import TAG_PATTERN
 from orchestrator.sweepfile.selector import parse_selector
 from workloads.protocol.faults import InvalidRequest
-from workloads.protocol.messages import Command, CommandKind, PhoneState
+from workloads.protocol.messages import HOST_PATTERN, Command, CommandKind, PhoneState
 from workloads.protocol.phone_address import parse_phone_address
 from workloads.text import safe_text
 
@@ -110,6 +110,14 @@ def reserve_phone(
 def unreserve_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
     """End the reservation of a phone."""
     return _change(lab, serial, dry_run, phone_actions.unreserve)
+
+
+@operation(Role.OPERATOR)
+def move_phone(lab: LabConnection, serial: str, host: str, dry_run: bool = False) -> OperatorChange:
+    """Say which host has a phone, if two show it or its cable was moved from a host that is off."""
+    if not re.fullmatch(HOST_PATTERN, host):
+        raise InvalidRequest(f"'{safe_text(host)}' cannot be the name of a host")
+    return _change(lab, serial, dry_run, partial(phone_actions.move, to=host))
 
 
 @operation(Role.OPERATOR)

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
@@ -15,6 +16,7 @@ from orchestrator.app.screen.waiting_sweep import absent_phones
 from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
 from orchestrator.dispatch.host_notices import HostNotice, host_notices
 from orchestrator.dispatch.lab_hosts import LabHosts
+from orchestrator.dispatch.ownership import own_readings
 from orchestrator.planning.eta import (
     CompetingWork,
     RemainingTime,
@@ -35,7 +37,7 @@ from orchestrator.store.live_views import (
     runs_left,
 )
 from orchestrator.store.notices import StoredNotice, latest_notices
-from orchestrator.store.phone_queries import KnownPhone, Lease
+from orchestrator.store.phone_queries import KnownPhone, Lease, previous_hosts
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from orchestrator.store.verdict_totals import with_left_out
@@ -125,10 +127,13 @@ class LabPoller:
 
     def read(self) -> LabView:
         """Return the current state, without the progress of the sweep that is followed."""
-        readings = self._broker.host_readings()
+        hosts_of_lab, known = self._lab_hosts.read(), self._phones.read()
+        owners = {phone.serial: phone.host for phone in known}
+        previous = partial(previous_hosts, self._db)
+        readings = own_readings(self._broker.host_readings(hosts_of_lab), owners, previous)
         heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
         ingests = self._broker.ingest_services()
-        phones = join_heartbeats(self._phones.read(), heartbeats, self._leases.read())
+        phones = join_heartbeats(known, heartbeats, self._leases.read())
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
         problems = reported_problems(phones, heartbeats)
@@ -136,7 +141,7 @@ class LabPoller:
             *(datetime.now(UTC), hosts, phones, sweeps, others),
             problems=problems,
             drained=tuple(drained_hosts(self._db)),
-            host_problems=tuple(host_notices(readings, ingests, self._lab_hosts.read())),
+            host_problems=tuple(host_notices(readings, ingests, hosts_of_lab)),
             notices=tuple(latest_notices(self._db, NEWEST_NOTICES)),
             has_scheduler=self._broker.scheduler() is not None,
         )

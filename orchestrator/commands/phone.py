@@ -204,6 +204,23 @@ def restore(serial: str, lab_folder: Path, as_json: bool) -> int:
 
 @phone.command()
 @_PHONE
+@click.argument("host", metavar="HOST")
+@change_options
+def move(serial: str, host: str, dry_run: bool, lab_folder: Path) -> None:
+    """Say that a PHONE belongs to a HOST now.
+
+    A phone whose cable you move to another host follows by itself. Say so when two hosts show it,
+    or when the host that it left is off: such a host may come back, so its phones wait for it.
+
+    Example: farm phone move VM16T host-b
+    """
+    from orchestrator.app.control_phones import move_phone
+
+    print_change(move_phone(connect(lab_folder), serial, host, dry_run))
+
+
+@phone.command()
+@_PHONE
 @_REASON
 @change_options
 def quarantine(serial: str, reason: str, dry_run: bool, lab_folder: Path) -> None:

@@ -3,10 +3,12 @@
 No key is authoritative: every key may vanish at any moment and is then written again.
 """
 
+import math
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.store.enrolments import Access, HostAccess
 from workloads.lab.redis_connection import RedisConnection
@@ -14,9 +16,10 @@ from workloads.protocol.base import Moment, WireModel
 from workloads.protocol.host_user import USER_PREFIX, host_rights, host_user
 from workloads.protocol.limits import EVENT_BYTES_MAX, HEARTBEAT_BYTES_MAX
 from workloads.protocol.messages import (
+    HEARTBEAT_KEYS,
     HOST_PATTERN,
-    HOSTS_KEY,
     INGESTS_KEY,
+    RESULTS_QUEUES,
     BadMessage,
     Event,
     HostHeartbeat,
@@ -38,13 +41,22 @@ CONFIRMED_TTL_S = 600
 SCHEDULER_TTL_S = 5
 INGEST_TTL_S = 5
 SETINFO_SINCE = (7, 2)
-NAMES_MAX = 1000  # of hosts, and of ingest services
+NAMES_MAX = 1000  # of hosts that the lab does not name, and of ingest services
+SCAN_KEYS, SCAN_INTERVAL_S = 1000, 0.5
 
 
 class SchedulerHeartbeat(WireModel):
     """The heartbeat of the scheduler."""
 
     sent_at: Moment
+
+
+class ForeignClaim(NamedTuple):
+    """A phone or a run that a host names although it belongs to another one."""
+
+    name: str
+    owner: str
+    is_contested: bool = False  # the phone left this host before, and no operator said so
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ class HostReading:
     host: str
     heartbeat: HostHeartbeat | None = None
     identity: HostIdentity | None = None
+    claims: tuple[ForeignClaim, ...] = ()  # that were left out of the heartbeat
 
 
 class CentralBroker(RedisConnection):
@@ -62,30 +75,56 @@ class CentralBroker(RedisConnection):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._last_beats: dict[str, tuple[bytes, HostReading]] = {}
+        self._found: tuple[str, ...] = ()
+        self._scanned_at = -math.inf
+        self._users: dict[str, tuple[str, ...]] = {}  # that this process has set, with their rules
 
-    def host_readings(self) -> list[HostReading]:
-        """Return the last heartbeat of every live host, also one that cannot be decoded."""
-        beats = self._values(HOSTS_KEY, heartbeat_key)
+    def host_readings(self, lab: Collection[str] | None = None) -> list[HostReading]:
+        """Return the last heartbeat of every live host, also one that cannot be decoded.
+
+        `lab` names the hosts of the lab; others follow, so that they are shown.
+        """
+        names = [
+            *sorted(lab or ()),
+            *(name for name in self.found_hosts() if name not in (lab or ())),
+        ]
+        beats = self._beginnings([heartbeat_key(name) for name in names], HEARTBEAT_BYTES_MAX)
         last_beats, self._last_beats = self._last_beats, {}
-        for host, beat in beats.items():  # unchanged since the last poll as a rule
-            last = last_beats.get(host)
+        for host, beat in zip(names, beats, strict=True):
+            if not beat:
+                continue
+            last = last_beats.get(host)  # unchanged since the last poll as a rule
             if last is None or last[0] != beat:
                 last = (beat, _read_beat(host, beat))
             self._last_beats[host] = last
         return [reading for _, reading in self._last_beats.values()]
 
-    def heartbeats(self) -> list[HostHeartbeat]:
+    def heartbeats(self, lab: Collection[str] | None = None) -> list[HostHeartbeat]:
         """Return the heartbeats that have not expired, without those that cannot be decoded."""
-        readings = self.host_readings()
+        readings = self.host_readings(lab)
         return [item.heartbeat for item in readings if item.heartbeat is not None]
 
-    def live_hosts(self) -> list[str]:
-        """Return the names of all live hosts, also those with an invalid heartbeat."""
-        names = self._names(HOSTS_KEY)
-        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.exists(heartbeat_key(name))
-            return [name for name, alive in zip(names, pipe.execute(), strict=True) if alive]
+    def found_hosts(self) -> tuple[str, ...]:
+        """Return the names in the keys of heartbeats and results, so that no key has to list them.
+
+        Names that were there before come first: a flood of new ones displaces none of them.
+        """
+        now = time.monotonic()
+        if now - self._scanned_at > SCAN_INTERVAL_S:
+            with self._translated():
+                keys = set(self._redis.scan_iter("farm[.:]*", SCAN_KEYS))
+            texts = (key.decode(errors="replace") for key in keys)
+            names = {
+                text.removeprefix(prefix)
+                for text in texts
+                for prefix in (HEARTBEAT_KEYS, RESULTS_QUEUES)
+                if text.startswith(prefix)
+            }
+            named = {name for name in names if re.fullmatch(HOST_PATTERN, name)}
+            kept = [name for name in self._found if name in named]
+            self._found = (*kept, *sorted(named.difference(kept)))[:NAMES_MAX]
+            self._scanned_at = now
+        return self._found
 
     def set_host_users(self, accesses: Sequence[HostAccess]) -> None:
         """Create the users of hosts that lack one or have a new password; delete all others."""
@@ -103,11 +142,13 @@ class CentralBroker(RedisConnection):
             }
             if stale:
                 self._redis.acl_deluser(*stale)  # it also ends the connections of these users
-            for user in wanted.keys() - (found - stale):
-                host, digest = wanted[user]
-                rights = host_rights(host, self._version() >= SETINFO_SINCE)
-                rules = ("reset", "on", f"#{digest}", *rights)
-                self._redis.execute_command("ACL SETUSER", user, *rules)
+            has_setinfo = self._version() >= SETINFO_SINCE
+            for user, (host, digest) in wanted.items():
+                rules = ("reset", "on", f"#{digest}", *host_rights(host, has_setinfo))
+                # Another version of Farmhand may have given it other rights.
+                if user not in found - stale or self._users.get(user) != rules:
+                    self._redis.execute_command("ACL SETUSER", user, *rules)
+                    self._users[user] = rules
 
     def _version(self) -> tuple[int, ...]:
         version = str(self._redis.info("server").get("redis_version", ""))

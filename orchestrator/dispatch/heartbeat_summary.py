@@ -3,11 +3,11 @@
 Everything here is a function of its arguments; times are those of the scheduler's monotonic clock.
 """
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from orchestrator.store.phone_queries import OwnedPhone
 from workloads.protocol.messages import HostHeartbeat, PhoneState, RunId
 
 HOLD_MAX_S = 900.0  # a report that is not stored for longer than this is not waited for
@@ -25,23 +25,24 @@ class HeartbeatSummary:
 
 
 def summarize_heartbeats(
-    heartbeats: Sequence[HostHeartbeat], known: Mapping[str, str], stopped: Collection[str] = ()
+    heartbeats: Sequence[HostHeartbeat],
+    known: Mapping[str, OwnedPhone],
+    stopped: Collection[str] = (),
+    contested: Collection[str] = (),
 ) -> HeartbeatSummary:
     """Sort heartbeats: which runs are running, which phones are idle, which facts are missing.
 
     The store decides whether a phone is idle. A heartbeat that still shows the last run of a phone
-    is merely late, unless the store has no report of that run yet (unconfirmed). A phone that two
-    hosts claim is not used until only one of them claims it. A stopped host gets no runs.
+    is merely late, unless the store has no report of that run yet (unconfirmed). A contested phone
+    is not used, and a stopped host gets no runs.
     """
     idle: dict[str, str] = {}
     unconfirmed: dict[str, RunId] = {}
     unknown_hosts: set[str] = set()
-    claims: Counter[str] = Counter()
     for beat in heartbeats:
         present = [phone for phone in beat.phones if phone.state in ("idle", "busy")]
-        claims.update(phone.serial for phone in present)
         for phone in present[: beat.max_parallel] if beat.host not in stopped else ():
-            if phone.facts_digest is None or known.get(phone.serial) != phone.facts_digest:
+            if known.get(phone.serial) != (beat.host, phone.facts_digest):
                 unknown_hosts.add(beat.host)
                 continue
             if phone.state is PhoneState.BUSY and phone.run is None:
@@ -49,9 +50,8 @@ def summarize_heartbeats(
             idle[phone.serial] = beat.host
             if phone.run is not None:
                 unconfirmed[phone.serial] = phone.run
-    for serial, hosts in claims.items():
-        if hosts > 1:  # guard: two-hosts-claim-a-phone
-            idle.pop(serial, None)
+    for serial in contested:
+        idle.pop(serial, None)  # guard: contested-phone
     flaps = {
         phone.serial: phone.flaps for beat in heartbeats for phone in beat.phones if phone.flaps
     }
@@ -85,10 +85,14 @@ class LastSeen:
     unconfirmed: Mapping[RunId, float] = field(default_factory=dict)  # first seen
 
     def after(
-        self, heartbeats: Sequence[HostHeartbeat], moment: float, keep_s: float
+        self,
+        heartbeats: Sequence[HostHeartbeat],
+        running: Iterable[RunId],
+        moment: float,
+        keep_s: float,
     ) -> "LastSeen":
         """Return what is known after new heartbeats; runs are forgotten after some time."""
-        hosts, runs = dict(self.hosts), dict.fromkeys(running_runs(heartbeats), moment)
+        hosts, runs = dict(self.hosts), dict.fromkeys(running, moment)
         for beat in heartbeats:
             if beat.host not in hosts or hosts[beat.host][0] != beat.sent_at:
                 hosts[beat.host] = (beat.sent_at, moment)

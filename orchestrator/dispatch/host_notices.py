@@ -13,12 +13,13 @@ from workloads.protocol.messages import PROTOCOL, IngestHeartbeat
 
 
 class HostProblem(StrEnum):
-    """What is wrong with a host; runs are sent only with the last three."""
+    """What is wrong with a host; runs are sent only with the last four."""
 
     UNREADABLE = "unreadable"
     OTHER_PROTOCOL = "other_protocol"
     UNKNOWN_HOST = "unknown_host"
     SAME_NAME = "same_name"
+    CLAIMS = "claims"
     OTHER_SOFTWARE = "other_software"
     REFUSES = "refuses"
     DROPPED = "dropped"
@@ -82,9 +83,24 @@ def _problems(
             f"--host (instances {beat.instance} and {beat.rival})"
         )
         yield HostProblem.SAME_NAME, text
+    if reading.claims:
+        yield HostProblem.CLAIMS, claims_text(reading)
     if beat.software != own:
         text = f"it runs version {beat.software or 'unknown'}, the lab runs {own}"
         yield HostProblem.OTHER_SOFTWARE, text
     if beat.refused:
         text = f"it refused {beat.refused} messages, the last one because {beat.refusal}"
         yield HostProblem.REFUSES, text
+
+
+def claims_text(reading: HostReading) -> str:
+    """Return what a host says about phones and runs of others, and what to do."""
+    claim = max(reading.claims, key=lambda item: item.is_contested)
+    text = f"it names {claim.name} of {claim.owner}"
+    if len(reading.claims) > 1:
+        text += f", and {len(reading.claims) - 1} more that belong to other hosts"
+    if claim.is_contested:
+        text += f"; {claim.name} was here before, so it gets no runs until you say where it is"
+    else:
+        text += "; that is ignored. If you have moved the phone, say so"
+    return f"{text}: farm phone move {claim.name} HOST"

@@ -17,6 +17,7 @@ from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
 from orchestrator.dispatch.lab_hosts import LabHosts
+from orchestrator.dispatch.ownership import PhoneSightings
 from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, IngestResult, store_deliveries
@@ -34,7 +35,6 @@ from workloads.protocol.messages import (
     BadMessage,
     Chunk,
     IngestHeartbeat,
-    PhoneState,
     decode_parcel,
 )
 from workloads.text import safe_text
@@ -79,6 +79,7 @@ class IngestService:
         self._broker = broker
         self._lab_hosts = LabHosts(db, hosts)
         self._quota = ChunkQuota()
+        self._sightings = PhoneSightings(time.monotonic())
         self._instance = new_instance()
         self._finder = CentralBroker(broker.url)  # one connection per thread
         self._waiting: queue.Queue[tuple[str, list[str]]] = queue.Queue(WAITING_MAX)
@@ -104,15 +105,19 @@ class IngestService:
         self._stop.set()
 
     def find_hosts(self) -> list[str]:
-        """Return the hosts of the lab that are alive."""
-        hosts, alive = self._lab_hosts.read(), self._finder.live_hosts()
-        return [host for host in alive if hosts is None or host in hosts]
+        """Return the hosts of the lab, alive or not: what they sent must not stay in the broker."""
+        hosts = self._lab_hosts.read()
+        return list(self._finder.found_hosts()) if hosts is None else sorted(hosts)
 
     def take(self, queue_name: str, texts: list[str]) -> None:
         """Take a delivery from Celery; wait while too many are waiting."""
         host = _host_of(queue_name)
+        hosts = self._lab_hosts.read()
         if not re.fullmatch(HOST_PATTERN, host):
             self.drop(host, "its queue names no host")
+            return
+        if hosts is not None and host not in hosts:  # guard: revoked-host
+            self.drop(host, "it does not belong to the lab")
             return
         while not self._stop.is_set():
             try:
@@ -188,25 +193,21 @@ class IngestService:
         except BrokerDown as error:  # the agents resend; the next confirmation reaches them
             log.warning("%s", error)
 
-    def _claims(self) -> dict[str, set[str]]:
-        """Return the hosts that show each phone as connected now."""
-        claims: dict[str, set[str]] = {}
+    def _move_objection(self, serial: str, owner: str) -> str:
+        """Return why a phone has not left its host, by the heartbeats up to this moment."""
+        hosts = self._lab_hosts.read()
         try:
-            beats = self._broker.heartbeats()
-        except BrokerDown:  # no host can be compared with another one
-            beats = []
-        for beat in beats:
-            for item in beat.phones:
-                if item.state is not PhoneState.AWAY:
-                    claims.setdefault(item.serial, set()).add(beat.host)
-        return claims
+            self._sightings.update(self._broker.heartbeats(hosts), time.monotonic())
+        except BrokerDown as error:  # what was last seen counts
+            log.info("%s", error)
+        return self._sightings.objection(serial, owner, hosts, time.monotonic())
 
     def _store_with_retry(self, deliveries: Sequence[Delivery]) -> IngestResult:
         """Store, again and again until the store answers."""
         failing = False
         while True:
             try:
-                result = store_deliveries(self._db, deliveries, self._claims, self._quota)
+                result = store_deliveries(self._db, deliveries, self._move_objection, self._quota)
                 self._health.set_trouble("store")
                 return result
             except StoreDown as error:
@@ -228,6 +229,8 @@ class IngestService:
                 reasons=dict(self._reasons),
             )
             try:
+                beats = broker.heartbeats(self._lab_hosts.read())
+                self._sightings.update(beats, time.monotonic())
                 broker.publish_ingest(self._instance, heartbeat)
                 self._health.set_trouble("broker")
             except BrokerDown as error:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from orchestrator.dispatch.central_broker import (
     CentralBroker,
@@ -27,6 +28,12 @@ from orchestrator.dispatch.heartbeat_summary import (
 from orchestrator.dispatch.host_notices import NO_RUNS, HostProblem, host_notices
 from orchestrator.dispatch.job_queue import JobQueue
 from orchestrator.dispatch.lab_hosts import LabHosts
+from orchestrator.dispatch.ownership import (
+    contested_phones,
+    lease_hosts,
+    of_their_hosts,
+    own_readings,
+)
 from orchestrator.dispatch.scheduler_history import SchedulerHistory
 from orchestrator.store import (
     budget,
@@ -133,22 +140,24 @@ class Scheduler:
         """Read heartbeats; renew, expire, dispatch; return the number of jobs that were sent."""
         # Read before any call that can block: the heartbeats are those of this moment.
         moment, now = time.monotonic(), time.time()
-        readings = self._broker.host_readings()
+        readings = self._broker.host_readings(self._lab_hosts.read())
         self._polled_at = moment
+        known, leased = phone_queries.owned_phones(self._db), leases.leased_runs(self._db)
+        readings = self._own_readings(readings, known, leased)
         heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
         skews = clock_skews(heartbeats, datetime.now(UTC), self._lease_timeout_s)
         for host in skews.keys() - self._skews.keys():
             log.warning("the clock of %s is %+.0f s off; set it", host, skews[host])
         self._skews = skews
-        known = phone_queries.facts_digests(self._db)
-        stopped = self._stopped_hosts(readings)
-        self._summary = summarize_heartbeats(heartbeats, known, stopped)
-        self._last_seen = self._last_seen.after(heartbeats, moment, 2 * self._lease_timeout_s)
+        stopped, contested = self._stopped_hosts(readings), contested_phones(readings)
+        self._summary = summarize_heartbeats(heartbeats, known, stopped, contested)
+        running = of_their_hosts(self._summary.running, leased)
+        keep_s = 2 * self._lease_timeout_s
+        self._last_seen = self._last_seen.after(heartbeats, running, moment, keep_s)
         unconfirmed = self._last_seen.reports_under_way(heartbeats, moment)
         self._drained = leases.drained_hosts(self._db)
         self._history.update(heartbeats)
-        leased = leases.leased_runs(self._db)
-        running = {**unconfirmed, **self._summary.running}
+        running = of_their_hosts(unconfirmed, leased) | running
         alive = self._last_seen.alive_until(running, moment, now + self._lease_timeout_s)
         self._renew(leased, alive, now, moment)
         freed = self._expire(alive, now) if any(run.until < now for run in leased) else set()
@@ -167,6 +176,17 @@ class Scheduler:
         unfinished = leases.unfinished_runs(self._db, {run for run in last_runs.values() if run})
         return self._dispatch(serial for serial in idle if last_runs[serial] not in unfinished)
 
+    def _own_readings(
+        self,
+        readings: Sequence[HostReading],
+        known: Mapping[str, phone_queries.OwnedPhone],
+        leased: Sequence[leases.LeasedRun],
+    ) -> list[HostReading]:
+        """Return readings without what belongs to other hosts."""
+        owners = {serial: item.host for serial, item in known.items()}
+        previous = partial(phone_queries.previous_hosts, self._db)
+        return own_readings(readings, owners, previous, lease_hosts(leased))
+
     def _end_sweeps(self, now: float) -> None:
         """Pause the sweeps whose budget is used up, and mark those without runs left."""
         for change in budget.pause_overspent(self._db, now):
@@ -183,6 +203,7 @@ class Scheduler:
         self._metrics.set_by_label("farm_unhealthy_phones", unhealthy)
         self._metrics.set("farm_hosts", len(beats))
         notices = host_notices(readings, self._broker.ingest_services(), self._lab_hosts.read())
+        self._metrics.set("farm_claims_ignored", sum(len(item.claims) for item in readings))
         problems = Counter(str(item.problem) for item in notices)
         self._metrics.set_by_label("farm_host_problems", problems)
         self._metrics.set("farm_runs_left", sweep_queries.count_runs_left(self._db))

@@ -6,7 +6,7 @@ reports about those of other hosts are refused.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import time
@@ -24,6 +24,7 @@ from orchestrator.store.metric_checks import metric_objection
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
 from orchestrator.store.phone_health import HealthState
+from orchestrator.store.phone_queries import MOVED
 from orchestrator.store.poison import crash_in
 from orchestrator.store.retry import RetryAction, RetryDecision, decide_retry, set_next_state
 from orchestrator.store.tables import phone, run, sweep, trial
@@ -41,6 +42,7 @@ from workloads.protocol.messages import (
     Report,
     RunId,
 )
+from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Validity
 from workloads.units import count_text, step_time_text
@@ -67,7 +69,8 @@ _DONE = (
 )
 
 
-Claims = Callable[[], Mapping[str, Collection[str]]]  # the hosts that show each phone now
+# Return why a phone, given by its serial, has not left its host, also given; nothing if it has.
+Objection = Callable[[str, str], str]
 
 
 class Delivery(NamedTuple):
@@ -97,7 +100,7 @@ def store_parcels(db: Database, host: str, parcels: Sequence[AnyParcel]) -> Inge
 def store_deliveries(
     db: Database,
     deliveries: Sequence[Delivery],
-    claims: Claims = dict,
+    objection: Objection = lambda serial, owner: "",
     quota: ChunkQuota | None = None,
 ) -> IngestResult:
     """Store what hosts sent, in one transaction; `quota` limits chunks that no report names."""
@@ -109,7 +112,7 @@ def store_deliveries(
             _store_chunks(connection, chunks, result, quota)
         for host, parcel in sent:
             if isinstance(parcel, PhoneAnnouncement):
-                _store_announcement(connection, host, parcel, result, claims)
+                _store_announcement(connection, host, parcel, result, objection)
         reports = {(host, item.run): item for host, item in sent if isinstance(item, Report)}
         if reports:
             _ReportBatch(db, connection, reports, result).store()
@@ -155,18 +158,16 @@ def _store_announcement(
     host: str,
     announcement: PhoneAnnouncement,
     result: IngestResult,
-    claims: Claims,
+    objection: Objection,
 ) -> None:
     facts = announcement.facts
-    elsewhere = (run.c.phone == facts.serial, run.c.state == IS_LEASED, run.c.host != host)
-    if connection.execute(select(run.c.id).where(*elsewhere)).first() is not None:
-        result.refused.append((host, f"{facts.serial} is leased to another host"))
-        return
     same = phone.c.serial == facts.serial
-    owner = connection.execute(select(phone.c.host).where(same)).scalar()
-    if owner not in (None, host) and owner in claims().get(facts.serial, ()):
-        # It may have just moved: the new host repeats this until the old one stops listing it.
-        result.refused.append((host, f"{facts.serial} is connected to {owner}"))
+    known = connection.execute(select(phone.c.host, phone.c.facts).where(same)).first()
+    owner = known.host if known is not None else host
+    refusal = "" if known is None else _move_refusal(connection, host, facts, known, objection)
+    if refusal:
+        # It may have just moved: the new host repeats this until the phone has left the old one.
+        result.refused.append((host, refusal))
         result.deferred.add(announcement.parcel_id)
         return
     values = {
@@ -178,7 +179,8 @@ def _store_announcement(
     if connection.execute(update(phone).where(same).values(**values)).rowcount:
         if owner != host:
             where = ({"host": owner}, {"host": host})
-            entry = AuditEntry(datetime.now(UTC), host, "move", facts.serial, *where, undo=None)
+            undo = f"farm phone move {facts.serial} {owner}"
+            entry = AuditEntry(datetime.now(UTC), host, MOVED, facts.serial, *where, undo)
             record_automatic(connection, entry)
         return
     if count_rows(connection, phone, phone.c.host == host) >= HOST_PHONES_MAX:
@@ -188,6 +190,27 @@ def _store_announcement(
     # starts above the one before it, because no phone is leased every second of its life.
     new = {"serial": facts.serial, "fence": int(time()), **values}
     insert_new(connection, phone, [new])
+
+
+def _move_refusal(
+    connection: Connection, host: str, facts: PhoneFacts, known: Any, objection: Objection
+) -> str:
+    """Return why a phone that the store knows does not belong to this host, or nothing."""
+    serial, owner = facts.serial, known.host
+    elsewhere = (run.c.phone == serial, run.c.state == IS_LEASED, run.c.host != host)
+    if connection.execute(select(run.c.id).where(*elsewhere)).first() is not None:
+        return f"{serial} is leased to another host"
+    if owner == host:  # guard: phone-of-another-host
+        return ""
+    before, after = PhoneFacts.model_validate(known.facts).provenance, facts.provenance
+    if (after.sources if after else set()) - (
+        before.sources if before else set()
+    ):  # guard: moved-phone-keeps-its-sources
+        return (
+            f"{serial} of {owner} has another source of its numbers, so it is another phone; "
+            f"if it is not, forget it: farm phone retire {serial} --forget"
+        )
+    return objection(serial, owner)
 
 
 def _store_command_result(
@@ -238,11 +261,11 @@ class _ReportBatch:
             if (key.trial, key.repeat, key.attempt, host) in known:  # guard: doubled-report
                 continue
             row = run_of.get((key.trial, key.repeat))
-            refusal = _refusal(row, report, host)
+            known_phone = phones.get(report.phone)
+            refusal = _refusal(row, report, host, known_phone.host if known_phone else "")
             if row is None or refusal:
                 self._result.refused.append((host, refusal))
                 continue
-            known_phone = phones.get(report.phone)
             objection = metric_objection(
                 report.metrics, known_phone.announced if known_phone else None
             )
@@ -302,16 +325,18 @@ class _ReportBatch:
             events += stop_rule.skip_converged(connection, self._accepted, policy_of)
 
 
-def _refusal(row: Row[Any] | None, report: Report, host: str) -> str:
+def _refusal(row: Row[Any] | None, report: Report, host: str, owner: str) -> str:
     """Return why a report is not even kept, or nothing: it must be about a lease of its host.
 
-    Of an attempt before the newest one the store does not know the host any more; such a report is
-    kept as stale, under the name of the host that sent it.
+    Of an attempt before the newest one the store does not know the host any more. Such a report is
+    kept as stale if it comes from the host of the newest attempt, or from the owner of the phone.
     """
-    if row is None or report.run.attempt > row.attempt:
-        return f"{report.run} was never leased"
+    if row is None or report.run.attempt > row.attempt or report.phone != row.phone:
+        return f"{report.run} was never leased for {report.phone}"
     if report.run.attempt == row.attempt and host != row.host:  # guard: host-reports-for-itself
         return f"{report.run} was leased to another host"
+    if host not in (row.host, owner):  # guard: late-report-of-a-stranger
+        return f"{report.run} and {report.phone} are not its own"
     return ""
 
 

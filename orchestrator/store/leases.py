@@ -272,19 +272,19 @@ def _values_after_expiry(row: Any) -> dict[str, object]:
     return {"state": state, "note": note, "tries": tries, "cancel_requested": False}
 
 
-def phones_of_unstored_reports(db: Database, runs: Collection[RunId]) -> set[str]:
-    """Return the phones of those attempts whose report the store would still accept.
+def phones_of_unstored_reports(db: Database, runs: Mapping[RunId, str]) -> set[str]:
+    """Return the phones of those attempts whose report the store would still accept from this host.
 
     Until it is stored, a new attempt on the phone would make it too late.
     """
     if not runs:
         return set()
-    keys = {(item.trial, item.repeat): item.attempt for item in runs}
-    columns = (run.c.trial, run.c.repeat, run.c.attempt, run.c.phone)
+    keys = {(item.trial, item.repeat): (item.attempt, host) for item, host in runs.items()}
+    columns = (run.c.trial, run.c.repeat, run.c.attempt, run.c.phone, run.c.host)
     open_states = (RunState.LEASED, RunState.QUEUED, RunState.BLOCKED)
     query = select(*columns).where(is_of_runs(run), run.c.state.in_(open_states))
     rows = db.rows(query, run_keys(keys))
-    return {row.phone for row in rows if keys[row.trial, row.repeat] == row.attempt}
+    return {row.phone for row in rows if keys[row.trial, row.repeat] == (row.attempt, row.host)}
 
 
 def unfinished_runs(db: Database, runs: Collection[RunId]) -> set[RunId]:

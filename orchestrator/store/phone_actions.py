@@ -17,6 +17,7 @@ from orchestrator.store.operator_change import (
     execute_change,
 )
 from orchestrator.store.phone_health import HealthState, set_health
+from orchestrator.store.phone_queries import MOVED_BY_OPERATOR
 from orchestrator.store.tables import host, phone, run
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import safe_text
@@ -97,6 +98,16 @@ def tag(
     undo = f"farm phone tag {serial} {' '.join(sorted(back))}"
     text = ChangeText(f"tags: {', '.join(after) or 'none'}", "already has these tags", undo)
     return _set_values(db, "tag", serial, actor, {"tags": after}, text)
+
+
+def move(db: Database, serial: str, actor: Actor, to: str) -> OperatorChange:
+    """Say which host has a phone; runs that another host has begun still count for that one."""
+    with db.read() as connection:
+        before = _phone_row(connection, serial).host
+    text = ChangeText(
+        f"belongs to {to} now", f"belongs to {to} already", f"farm phone move {serial} {before}"
+    )
+    return _set_values(db, MOVED_BY_OPERATOR, serial, actor, {"host": to}, text)
 
 
 def quarantine(db: Database, serial: str, actor: Actor, reason: str) -> OperatorChange:

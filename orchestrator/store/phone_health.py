@@ -27,7 +27,7 @@ from workloads.protocol.verdict import ReasonCode
 _RESULT_COLUMNS = tuple(item.name for item in command_result.c if item.name != "received_at_s")
 _HEALTH = (phone.c.health, phone.c.health_reason, phone.c.strikes)
 _LOCKED = (
-    select(phone.c.serial, phone.c.facts_digest, *_HEALTH)
+    select(phone.c.serial, phone.c.host, phone.c.facts_digest, *_HEALTH)
     .where(phone.c.serial.in_(bindparam("serials", expanding=True)))
     .order_by(phone.c.serial)
     .with_for_update(key_share=True)
@@ -96,9 +96,10 @@ def _strike(report: Report) -> str | None:
 
 
 class LockedPhone(NamedTuple):
-    """The health of a phone, and which metrics it was announced with."""
+    """The health of a phone, its host, and which metrics it was announced with."""
 
     health: HealthState
+    host: str
     announced: Provenances | None
 
 
@@ -116,7 +117,9 @@ def lock_phones(connection: Connection, serials: Collection[str]) -> dict[str, L
             stated = PhoneFacts.model_validate(row.facts).provenance
             _announced[row.serial, row.facts_digest] = stated
     return {
-        row.serial: LockedPhone(_health_state(row), _announced.get((row.serial, row.facts_digest)))
+        row.serial: LockedPhone(
+            _health_state(row), row.host, _announced.get((row.serial, row.facts_digest))
+        )
         for row in rows
     }
 

@@ -1,16 +1,20 @@
 """Queries on phones: their facts, health, tags and reservations."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
 from orchestrator.planning.states import Health
 from orchestrator.store.database import Database, as_utc
-from orchestrator.store.tables import phone
+from orchestrator.store.tables import audit, phone
 from workloads.protocol.messages import PhoneState, PhoneStatus
 from workloads.protocol.phone_facts import PhoneFacts
+
+# Actions of the audit log: a host announced the phone of another one, or an operator moved it.
+MOVED, MOVED_BY_OPERATOR = "move", "move-phone"
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,24 @@ def phone_from_row(row: Any, facts: PhoneFacts) -> KnownPhone:
     )
 
 
-def facts_digests(db: Database) -> dict[str, str]:
-    """Return every phone that the store knows, with the digest of its facts."""
-    return dict(db.rows(select(phone.c.serial, phone.c.facts_digest)))
+class OwnedPhone(NamedTuple):
+    """The host that a phone belongs to, and the digest of its facts."""
+
+    host: str
+    facts_digest: str
+
+
+def owned_phones(db: Database) -> dict[str, OwnedPhone]:
+    """Return the host and the digest of every phone that the store knows."""
+    rows = db.rows(select(phone.c.serial, phone.c.host, phone.c.facts_digest))
+    return {row.serial: OwnedPhone(row.host, row.facts_digest) for row in rows}
+
+
+def previous_hosts(db: Database, serials: Collection[str]) -> dict[str, str]:
+    """Return the hosts that these phones left, unless an operator moved them last."""
+    moved = (audit.c.action.in_((MOVED, MOVED_BY_OPERATOR)), audit.c.target.in_(serials))
+    found = {row.target: row for row in db.rows(select(audit).where(*moved).order_by(audit.c.id))}
+    return {serial: str(row.before["host"]) for serial, row in found.items() if row.action == MOVED}
 
 
 def phone_models(db: Database) -> dict[str, str]:

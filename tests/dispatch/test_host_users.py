@@ -31,8 +31,6 @@ DENIED = [
     # its own keys, in other ways than an agent uses them
     *([name, f"farm.results.{HOST}"] for name in ("RPOP", "LLEN", "DEL", "GET")),
     ["LPUSH", f"farm.host.{HOST}", "x"],
-    ["SMEMBERS", "farm:hosts"],
-    ["DEL", "farm:hosts"],
     ["RPUSH", f"farm:confirmed:{HOST}", "x"],
     ["BRPOP", f"farm.host.{HOST}", f"farm.host.{OTHER}", "1"],
 ]
@@ -62,7 +60,7 @@ def test_a_host_can_do_what_its_agent_does(centre: CentralBroker, broker_url: st
         beat = HostHeartbeat(host=HOST, sent_at=datetime.now(UTC), max_parallel=1)
         assert agent.publish_heartbeat(beat) is None
         assert agent.publish_heartbeat(beat) is not None
-        assert centre.live_hosts() == [HOST]
+        assert [beat.host for beat in centre.heartbeats({HOST})] == [HOST]
         centre.confirm(HOST, ["p-1", "p-2", "p-3"])
         assert agent.take_confirmations(1) == ["p-1", "p-2", "p-3"]
         app = celery_app("test", url)
@@ -72,7 +70,7 @@ def test_a_host_can_do_what_its_agent_does(centre: CentralBroker, broker_url: st
                 send_task(app, "farm.deliver", ["x"], f"farm.results.{OTHER}")
         assert raw.brpop([f"farm.host.{HOST}"], timeout=1) is None
         agent.withdraw_heartbeat()
-        assert centre.live_hosts() == []
+        assert centre.heartbeats({HOST}) == []
 
 
 def test_everything_else_is_denied(centre: CentralBroker, broker_url: str) -> None:
@@ -82,6 +80,85 @@ def test_everything_else_is_denied(centre: CentralBroker, broker_url: str) -> No
             more += ["y", "z"] if words[0] == "XADD" else []
             with pytest.raises(redis.ResponseError, match=r"(?i)permission|no permissions"):
                 raw.execute_command(*words, *more)
+
+
+KEYS_OF_LAB = (
+    *(
+        text.format(host)
+        for host in (HOST, OTHER, "host-aa", "")
+        for text in ("farm.results.{}", "farm.host.{}", "farm:heartbeat:{}", "farm:confirmed:{}")
+    ),
+    *("farm:events", "farm:scheduler", "farm:ingests", "farm:ingest:0123456789abcdef"),
+    *("farm:hosts", "_kombu.binding.celery", "celery", "unacked", "unacked_index", "anything"),
+)
+ALLOWED = {
+    *{("lpush", f"farm.results.{HOST}"), ("brpop", f"farm.host.{HOST}")},
+    *{("set", f"farm:heartbeat:{HOST}"), ("del", f"farm:heartbeat:{HOST}")},
+    *((name, f"farm:confirmed:{HOST}") for name in ("blpop", "lpop", "del")),
+}
+# They touch no key: what every client may do, and what every connection begins with.
+WITHOUT_KEYS = {"auth", "client|setinfo", "hello", "ping", "quit", "reset"}
+
+
+def calls_of(command: str, arity: int) -> list[tuple[str, ...]]:
+    """Return calls of a command on one key, wherever its arguments name keys; {} is the key."""
+    words = tuple(command.split("|"))
+    least = max(0, abs(arity) - len(words))
+    counts = range(least, least + (1 if arity > 0 else 4))
+    alike = [words + ("{}",) * count for count in counts]
+    return alike + [
+        (*words, *("1" if place == index else "{}" for place in range(count)))
+        for count in counts
+        for index in range(count)
+    ]
+
+
+def commands_of(broker: "redis.Redis[bytes]") -> dict[str, int]:
+    """Return every command and subcommand of the broker with its number of arguments."""
+    found: dict[str, int] = {}
+    for entry in broker.execute_command("COMMAND").values():  # type: ignore[no-untyped-call]
+        found[entry["name"]] = entry["arity"]
+        for sub in entry.get("subcommands") or ():
+            found[sub[0].decode()] = sub[1]
+    return found
+
+
+def test_every_command_on_every_key_of_the_lab(centre: CentralBroker, broker_url: str) -> None:
+    """What the broker would let a host do, asked for all commands without executing any."""
+
+    def may_call(calls: list[tuple[str, str, tuple[str, ...]]]) -> dict[str, set[str]]:
+        """Return which commands the host may call, on which keys; without a key: on others."""
+        found: dict[str, set[str]] = {}
+        for start in range(0, len(calls), 5000):
+            part = calls[start : start + 5000]
+            with admin.pipeline(transaction=False) as pipe:
+                for _, key, words in part:
+                    sent = [word.format(key) for word in words]
+                    pipe.execute_command("ACL DRYRUN", host_user(HOST), *sent)  # type: ignore[no-untyped-call]
+                answers = pipe.execute(raise_on_error=False)
+            for (name, key, _), answer in zip(part, answers, strict=True):
+                if "to run the" not in str(answer):
+                    found.setdefault(name, set()).update({key} if answer == b"OK" else ())
+        return found
+
+    with redis.Redis.from_url(broker_url, protocol=2) as admin:
+        commands = commands_of(admin)
+        first = [
+            (name, key, calls_of(name, arity)[0])
+            for name, arity in commands.items()
+            for key in KEYS_OF_LAB
+        ]
+        more = [
+            (name, key, words)
+            for name in may_call(first)
+            for words in calls_of(name, commands[name])
+            for key in KEYS_OF_LAB
+        ]
+        allowed = may_call(more)
+    assert len(first) > 5000
+    assert {
+        (name, key) for name in allowed.keys() - WITHOUT_KEYS for key in allowed[name]
+    } == ALLOWED
 
 
 def test_users_follow_the_store_whatever_happened_to_the_broker(

@@ -101,7 +101,7 @@ def attack(farm: Farm, count: int, seed: int) -> None:
         message = envelope(RUN, json.dumps(job), host_queue(HOST))
         raw.lpush(host_queue(HOST), json.dumps(message))
     for number, text in enumerate(hostile_content(as_json(BEAT), count // 4, seed)):
-        raw.sadd("farm:hosts", "host-b", f"host-{number}\x1b[2J")
+        raw.set(heartbeat_key(f"host-{number}\x1b[2J"), "x", ex=5)
         raw.set(heartbeat_key("host-b"), text, ex=5)
     for text in hostile_content(as_json(EVENT), count // 4, seed):
         raw.xadd("farm:events", {"e": text})
@@ -159,7 +159,6 @@ def refused(farm: Farm) -> int:
 
 WRONG_TYPES = (
     ("SET", "farm:status", "[1,2]"),
-    ("SET", "farm:hosts", "x"),
     ("SET", "farm:ingests", "x"),
     ("SET", "farm:events", "x"),
     ("SET", f"farm:confirmed:{HOST}", "x"),
@@ -238,7 +237,6 @@ def publish(farm: Farm, host: str, **changes: Any) -> None:
     beat = HostHeartbeat(host=host, sent_at=datetime.now(UTC), max_parallel=1)
     content = json.loads(beat.model_dump_json()) | changes
     raw = redis.Redis.from_url(farm.lab.broker_url)
-    raw.sadd("farm:hosts", host)
     raw.set(heartbeat_key(host), json.dumps(content), ex=60)
     raw.close()
 

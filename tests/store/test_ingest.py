@@ -11,6 +11,7 @@ from orchestrator.planning.states import RunState
 from orchestrator.planning.trials import PlannedRun
 from orchestrator.store import (
     leases,
+    phone_actions,
     phone_queries,
     results,
     submission,
@@ -21,6 +22,7 @@ from orchestrator.store.audit_log import AUTOMATIC_MAX, audit_entries
 from orchestrator.store.chunk_quota import CHUNK_BYTES_MIN, ChunkQuota
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import Delivery, store_deliveries, store_parcels
+from orchestrator.store.operator_change import Actor
 from orchestrator.store.tables import run
 from tests.builders import (
     SIMULATED,
@@ -53,8 +55,9 @@ from workloads.protocol.messages import (
     Job,
     split_into_chunks,
 )
-from workloads.protocol.metrics import Metric, Provenance, Source
+from workloads.protocol.metrics import Metric, Provenance, Provenances, Source
 
+MEASURED = Provenance(source=Source.PHONE)
 SWEEP = {"id": "sw-00000001", "name": "test", "source": "farm: 1", "seed": 1}
 
 
@@ -166,7 +169,7 @@ def test_a_stale_report_of_another_host_does_not_displace_the_true_one(
     newer = lease(store)
     store_parcels(store, "host-b", [a_report(job, host="host-b")])  # of the older attempt
     store_parcels(store, "host-a", [a_report(job), a_report(newer)])
-    assert (count(store, "stale"), count(store, "accepted")) == (2, 1)
+    assert (count(store, "stale"), count(store, "accepted")) == (1, 1)
 
 
 def test_a_report_of_a_run_that_was_never_leased_is_refused(store: Database, job: Job) -> None:
@@ -376,14 +379,38 @@ def test_a_phone_that_its_host_shows_cannot_be_announced_by_another(store: Datab
     stolen = an_announcement(a_phone(ram_mb=1), host="host-b")
     deliveries = [Delivery("host-b", [stolen])]
     serial = stolen.facts.serial
-    result = store_deliveries(store, deliveries, lambda: {serial: {"host-a", "host-b"}})
+    result = store_deliveries(store, deliveries, lambda serial, owner: f"{serial} is at {owner}")
     assert (result.deferred, len(result.refused)) == ({stolen.parcel_id}, 1)
     assert phone_queries.known_phones(store)[0].host == "host-a"
-    result = store_deliveries(store, deliveries, lambda: {serial: {"host-b"}})  # it was moved
+    result = store_deliveries(store, deliveries)  # it was moved
     assert (result.deferred, result.refused) == (set(), [])
     assert phone_queries.known_phones(store)[0].host == "host-b"
     (entry,) = audit_entries(store, serial)  # an operator who doubts results finds it
     assert (entry.actor, entry.action, entry.before) == ("host-b", "move", {"host": "host-a"})
+    assert phone_queries.previous_hosts(store, {serial}) == {serial: "host-a"}
+    phone_actions.move(store, serial, Actor("anna"), "host-c")  # she knows where the cable is
+    assert phone_queries.known_phones(store)[0].host == "host-c"
+    assert phone_queries.previous_hosts(store, {serial}) == {}
+
+
+def test_a_phone_with_other_sources_is_never_a_moved_phone(store: Database) -> None:
+    """A host that takes over a simulated phone could otherwise report measured numbers of it."""
+    store_parcels(store, "host-a", [an_announcement(a_phone())])
+    real = Provenances(time=MEASURED, clock=MEASURED, heat=MEASURED, energy=MEASURED)
+    stolen = an_announcement(a_phone(provenance=real), host="host-b")
+    result = store_parcels(store, "host-b", [stolen])
+    assert "it is another phone" in result.refused[0][1]
+    assert phone_queries.known_phones(store)[0].host == "host-a"
+
+
+def test_a_late_report_of_a_stranger_is_not_kept(store: Database, job: Job) -> None:
+    store_parcels(store, "host-a", [a_faulty_report(job, FarmTrouble())])
+    ((_, again),) = lease_next(store, {"PH1": "host-a"}, 30, time() + 60)
+    late, other = a_report(job, host="host-b"), a_report(again, phone="PH2")
+    assert [host for host, _ in store_parcels(store, "host-b", [late]).refused] == ["host-b"]
+    assert len(store_parcels(store, "host-a", [other]).refused) == 1
+    assert count(store, "stale") == 0
+    assert store_parcels(store, "host-a", [a_report(again)]).refused == []
 
 
 def test_two_hosts_that_take_a_phone_in_turn_do_not_fill_the_store(store: Database) -> None:

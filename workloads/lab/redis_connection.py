@@ -1,6 +1,6 @@
 """The connection to Redis, which both sides use; errors of Redis become BrokerDown."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
@@ -76,6 +76,17 @@ class RedisConnection(AbstractContextManager["RedisConnection"]):
             except redis.ResponseError:
                 self._redis.delete(*((key,) if isinstance(key, str) else key))
                 return action()
+
+    def _beginnings(self, keys: Sequence[str], limit: int) -> list[bytes]:
+        """Return the text under each key, at most one byte more than the limit.
+
+        A key that is missing or has another type counts as empty.
+        """
+        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.getrange(key, 0, limit)
+            texts = pipe.execute(raise_on_error=False)
+        return [b"" if isinstance(text, redis.ResponseError) else text for text in texts]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

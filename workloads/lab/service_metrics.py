@@ -64,6 +64,9 @@ SERVICE_METRICS = {
         ServiceMetric("farm_unhealthy_phones", _GAUGE, _SCHEDULER, "phones by health", "health"),
         ServiceMetric("farm_hosts", _GAUGE, _SCHEDULER, "hosts whose heartbeat is fresh"),
         ServiceMetric("farm_host_problems", _GAUGE, _SCHEDULER, "hosts with a problem", "problem"),
+        ServiceMetric(
+            "farm_claims_ignored", _GAUGE, _SCHEDULER, "phones and runs of others that hosts name"
+        ),
         ServiceMetric("farm_runs_left", _GAUGE, _SCHEDULER, "runs left of the ten newest sweeps"),
         ServiceMetric("farm_notices_open", _GAUGE, _SCHEDULER, "active conditions", "kind"),
         ServiceMetric("farm_notices_waiting", _GAUGE, _SCHEDULER, "notices not delivered yet"),

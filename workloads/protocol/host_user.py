@@ -5,7 +5,6 @@ queue, writes its own results, and keeps its own heartbeat.
 """
 
 from workloads.protocol.messages import (
-    HOSTS_KEY,
     confirmed_key,
     heartbeat_key,
     host_queue,
@@ -31,6 +30,5 @@ def host_rights(host: str, has_setinfo: bool) -> tuple[str, ...]:
         f"(+lpush %W~{results_queue(host)})",
         f"(+brpop ~{host_queue(host)})",
         f"(+set +del ~{heartbeat})",
-        f"(+sadd +srem ~{HOSTS_KEY})",
         f"(+blpop +lpop +del ~{confirmed})",
     )

@@ -11,7 +11,6 @@ From an agent, on the Celery queue results_queue(HOST), whose name identifies th
                   parcel_id under confirmed_key(HOST), so a lost or a repeated parcel changes
                   nothing.
 In Redis:
-    farm:hosts            names of hosts
     farm:heartbeat:HOST   the latest HostHeartbeat; it expires by itself
     farm:confirmed:HOST   ids of parcels that are stored
     farm:ingest:NAME      the latest IngestHeartbeat of each ingest service, named in farm:ingests
@@ -50,7 +49,7 @@ RUN = "farm.run"
 COMMAND = "farm.command"
 DELIVER = "farm.deliver"
 RESULTS_QUEUES = "farm.results."
-HOSTS_KEY = "farm:hosts"
+HEARTBEAT_KEYS = "farm:heartbeat:"
 INGESTS_KEY = "farm:ingests"
 PROTOCOL = 1  # the version of every message below
 COUNT_MAX = 2**31 - 1  # of the integers in the store
@@ -82,7 +81,7 @@ def results_queue(host: str) -> str:
 
 
 def heartbeat_key(host: str) -> str:
-    return f"farm:heartbeat:{host}"
+    return f"{HEARTBEAT_KEYS}{host}"
 
 
 def ingest_key(instance: str) -> str:

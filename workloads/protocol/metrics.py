@@ -73,6 +73,12 @@ class Provenances(WireModel):
         return provenance
 
     @property
+    def sources(self) -> frozenset[Source]:
+        """The sources of all its numbers."""
+        stated = (self.time, self.clock, self.heat, self.energy)
+        return frozenset(item.source for item in stated if item is not None)
+
+    @property
     def is_computer(self) -> bool:
         """Whether the phone is really a computer."""
         return self.time is not None and self.time.source is Source.HOST

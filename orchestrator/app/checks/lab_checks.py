@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,11 +21,17 @@ from orchestrator.app.checks.security_checks import (
 )
 from orchestrator.app.checks.usb_checks import adb_server_version, judge_usb, read_host_usb
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.dispatch.central_broker import CentralBroker
+from orchestrator.dispatch.central_broker import CentralBroker, HostReading
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
+from orchestrator.dispatch.ownership import own_readings
 from orchestrator.planning.states import Health
 from orchestrator.store.enrolments import host_accesses, lab_hosts
-from orchestrator.store.phone_queries import KnownPhone, known_phones
+from orchestrator.store.phone_queries import (
+    KnownPhone,
+    known_phones,
+    owned_phones,
+    previous_hosts,
+)
 from workloads.lab.connection_url import without_password
 from workloads.lab.settings import Lab
 from workloads.protocol.faults import FarmError
@@ -176,22 +183,28 @@ def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
             yield CheckFinding(subject, WARNING, f"{phone.facts.model}: {', '.join(texts)}", fix)
 
 
-def _lab_hosts(lab: Lab) -> frozenset[str] | None:
+def _read_hosts(lab: Lab) -> tuple[frozenset[str] | None, list[HostReading]]:
+    """Return the hosts of the lab, and what they send about their own phones."""
     named = lab.settings.scheduler.hosts
-    try:
-        with LabConnection(lab) as connection:
-            accesses = host_accesses(connection.store)
-    except FarmError:  # check_store reports it
-        accesses = []
-    return lab_hosts(accesses, named)
+    with CentralBroker(lab.broker_url) as broker:
+        try:
+            with LabConnection(lab) as connection:
+                hosts = lab_hosts(host_accesses(connection.store), named)
+                owned = owned_phones(connection.store)
+                owners = {serial: item.host for serial, item in owned.items()}
+                previous = partial(previous_hosts, connection.store)
+                return hosts, own_readings(broker.host_readings(hosts), owners, previous)
+        except FarmError:  # check_store reports it
+            hosts = lab_hosts([], named)
+            return hosts, broker.host_readings(hosts)
 
 
 def check_services(lab: Lab) -> Iterator[CheckFinding]:
     """Whether the services run, and what is wrong with hosts, e.g. their clock or version."""
     try:
         with CentralBroker(lab.broker_url) as broker:
-            scheduler, readings = broker.scheduler(), broker.host_readings()
-            ingests = broker.ingest_services()
+            scheduler, ingests = broker.scheduler(), broker.ingest_services()
+        hosts, readings = _read_hosts(lab)
     except FarmError:
         return  # check_broker reports it
     up = f"farm up --lab {lab.root}"
@@ -203,7 +216,7 @@ def check_services(lab: Lab) -> Iterator[CheckFinding]:
         yield CheckFinding("ingest", OK, "running")
     else:
         yield CheckFinding("ingest", ERROR, "not running, so no report is stored", up)
-    for notice in host_notices(readings, ingests, _lab_hosts(lab)):
+    for notice in host_notices(readings, ingests, hosts):
         severity = ERROR if notice.problem in NO_RUNS else WARNING
         yield CheckFinding(f"host {notice.host}", severity, notice.text)
     now = datetime.now(UTC)

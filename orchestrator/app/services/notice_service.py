@@ -41,7 +41,7 @@ def present_conditions(view: LabView) -> dict[NoticeKey, str]:
             text = f"phone {phone.serial} of {phone.host} is quarantined: {phone.health_reason}"
             found[NoticeKind.PHONE_QUARANTINED, phone.serial] = text
     for item in view.host_problems:
-        if item.problem not in HARMLESS:
+        if item.problem not in (*HARMLESS, HostProblem.CLAIMS):
             found.setdefault((NoticeKind.HOST_TROUBLE, item.host), f"host {item.host}: {item.text}")
     for sweep in (*view.sweeps, *view.others):
         title = f"sweep {sweep.name} ({sweep.id})"
@@ -68,6 +68,9 @@ def lasting_conditions(
             f"host {host} with {count_text(hosts[host], 'phone')} sends nothing; "
             "check its agent and its network"
         )
+    for item in view.host_problems:
+        if item.problem is HostProblem.CLAIMS:  # a cable that was just moved does not last
+            found.setdefault((NoticeKind.HOST_TROUBLE, item.host), f"host {item.host}: {item.text}")
     absent = absent_phones(view.phones, view.at, view.drained)
     names = {sweep.id: sweep.name for sweep in (*view.sweeps, *view.others)}
     for sweep, phones in phones_of.items():
