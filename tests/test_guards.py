@@ -153,11 +153,6 @@ GUARDS = (
         "store/test_ingest.py::test_a_late_report_of_a_stranger_is_not_kept",
     ),
     Guard(
-        "revoked-host",
-        NEVER,
-        "dispatch/test_broker_memory.py::test_what_a_host_outside_of_the_lab_sends_is_not_stored",
-    ),
-    Guard(
         "host-clock-skew",
         NEVER,
         "dispatch/test_heartbeats.py::test_the_clock_skew_of_a_host_is_found",

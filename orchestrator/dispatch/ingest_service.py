@@ -116,7 +116,7 @@ class IngestService:
         if not re.fullmatch(HOST_PATTERN, host):
             self.drop(host, "its queue names no host")
             return
-        if hosts is not None and host not in hosts:  # guard: revoked-host
+        if hosts is not None and host not in hosts:
             self.drop(host, "it does not belong to the lab")
             return
         while not self._stop.is_set():

@@ -200,12 +200,11 @@ def _move_refusal(
     elsewhere = (run.c.phone == serial, run.c.state == IS_LEASED, run.c.host != host)
     if connection.execute(select(run.c.id).where(*elsewhere)).first() is not None:
         return f"{serial} is leased to another host"
-    if owner == host:  # guard: phone-of-another-host
+    if owner == host:
         return ""
-    before, after = PhoneFacts.model_validate(known.facts).provenance, facts.provenance
-    if (after.sources if after else set()) - (
-        before.sources if before else set()
-    ):  # guard: moved-phone-keeps-its-sources
+    stored, told = PhoneFacts.model_validate(known.facts).provenance, facts.provenance
+    before, after = (item.sources if item else frozenset() for item in (stored, told))
+    if not after <= before:  # guard: moved-phone-keeps-its-sources
         return (
             f"{serial} of {owner} has another source of its numbers, so it is another phone; "
             f"if it is not, forget it: farm phone retire {serial} --forget"
