@@ -1,5 +1,6 @@
 """Readings: the samples of a phone's nodes as columns over time, and a run's telemetry blob."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +16,14 @@ from agent.phone.phone_paths import READINGS, lane_file
 from agent.phone.shell_command import ShellCommand, ShellResult, parse_complete_nodes
 from agent.restore.fence import fenced_command, raise_if_overtaken
 from workloads.protocol.base import digest_of_bytes
+from workloads.protocol.condition import READINGS_MAX
 from workloads.protocol.faults import ShellFailed
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.telemetry import Series, pack_telemetry, series_columns
 from workloads.step_cost import Op
 from workloads.text import safe_text
 
-READINGS_BYTES_MAX = 16 * 1024 * 1024
+READINGS_BYTES_MAX = 64 * 1024 * 1024
 _INT_MAX = 2**63 - 1
 NodeValue = int | str | None
 Span = tuple[int, int]  # first and last moment, in ns of the phone's clock
@@ -136,6 +138,8 @@ def parse_readings(content: bytes) -> Readings:
             if type(t_ns) is int and (not moments or t_ns >= moments[-1]):
                 moments.append(t_ns)
                 rows.append(values)
+    kept = slice(None, None, math.ceil(len(rows) / READINGS_MAX) or 1)  # of a run that took long
+    moments, rows = moments[kept], rows[kept]
     columns = zip(*rows, strict=True) if rows else ([] for _ in paths)
     safe = {path: _safe_column(column) for path, column in zip(paths, columns, strict=True)}
     return Readings(paths, moments, safe)

@@ -155,6 +155,9 @@ def _utilisation(run: RunObservation) -> Values:
     for core in run.core_usage:
         yield f"core_util_pct.{core.cpu}", core.util_pct
         yield f"core_idle_share.{core.cpu}", core.idle_share
+    moments = run.readings.within(span).t_ns
+    if len(moments) > 1:
+        yield "readings_per_s", (len(moments) - 1) / ((moments[-1] - moments[0]) / 1e9)
     gpu_node = gpu_load_node(run.probe.facts.gpu)
     yield "gpu_util_pct", gpu_util_pct(run.readings.within(span), gpu_node)
     sampler = run.output.sampler

@@ -33,7 +33,7 @@ def prepare_launch(
         cores=probe.cores,
         launch=launch_for(job.case, job.condition.launch),
         nodes=probe.sampled_nodes,
-        sample_hz=job.condition.sample_hz,
+        period_ms=job.condition.sample_period_ms,
         trace_steps=job.condition.trace_steps or TRACE_STEPS,
     )
     if spec.case.data is not None:

@@ -1,6 +1,5 @@
 """LaunchSpec: everything that one launch of the runner needs, and the command line it becomes."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,9 +9,6 @@ from workloads.catalogue import Case, thread_count
 from workloads.protocol.condition import Launch
 from workloads.protocol.phone_facts import CoreSet
 
-SHORT_RUN_S = 60.0
-SHORT_RUN_HZ, LONG_RUN_HZ = 10, 1
-READINGS_MAX = 6000  # per run: a slow link transfers this many within seconds
 TRACE_STEPS = 5  # few, because writing the time stamps is part of the traced step
 
 
@@ -28,7 +24,7 @@ class LaunchSpec:
     data: str | None = None  # path of its data file on the phone
     kernels: str | None = None  # folder of the OpenCL kernels on the phone
     tuned: str | None = None  # path of the phone's tuning file for the kernels
-    sample_hz: int | None = None  # None: by the length of the run
+    period_ms: int = 100  # between sensor readings
     trace_steps: int = TRACE_STEPS
     checkpoint: str | None = None  # path on the phone
     checkpoint_s: float = 0.0
@@ -37,14 +33,6 @@ class LaunchSpec:
     def threads(self) -> int:
         """The number of threads: one per core, unless the workload says otherwise."""
         return thread_count(self.case, len(self.cores.cpus))
-
-    @property
-    def period_ms(self) -> int:
-        """The sampling period: as requested, but longer where a long run would give too much."""
-        launch = self.launch
-        default_hz = SHORT_RUN_HZ if launch.seconds <= SHORT_RUN_S else LONG_RUN_HZ
-        min_ms = 1000 * launch.max_seconds / READINGS_MAX
-        return math.ceil(max(1000 / (self.sample_hz or default_hz), min_ms))
 
     @property
     def limit_s(self) -> float:

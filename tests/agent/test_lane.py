@@ -38,7 +38,7 @@ from workloads.protocol.condition import Condition, Launch, Protocol
 from workloads.protocol.faults import Blame, FaultKind, TrainingKilled
 from workloads.protocol.messages import split_into_chunks
 from workloads.protocol.metrics import Source
-from workloads.protocol.phone_facts import ControlLevel, CoreSet, choose_cores
+from workloads.protocol.phone_facts import ControlLevel, choose_cores
 from workloads.protocol.stage import Stage
 from workloads.protocol.telemetry import unpack_telemetry
 from workloads.protocol.verdict import ReasonCode, Validity
@@ -89,15 +89,15 @@ def test_a_run_is_sampled_at_the_requested_rate(phone: Phone, context: LaneConte
         (Condition(sample_hz=100), 10),
         (Condition(protocol=Protocol.ENDURANCE), 1000),
         (Condition(protocol=Protocol.ENDURANCE, sample_hz=10), 100),
-        (Condition(protocol=Protocol.ENDURANCE, sample_hz=100), 100),  # else too many readings
-        (Condition(protocol=Protocol.SOAKED, sample_hz=10), 400),
+        (Condition(protocol=Protocol.ENDURANCE, sample_hz=100), 10),
+        (Condition(protocol=Protocol.SOAKED, sample_hz=10), 100),
+        (Condition(protocol=Protocol.SOAKED, sample_hz=100), 40),  # else too many readings
+        (Condition(sample_hz=200, steps_min=8), 5),  # few steps are expected to be short
+        (Condition(sample_hz=100, steps_min=60, time_min_s=0.0), 10),
     ],
 )
 def test_long_runs_are_sampled_less_often(condition: Condition, period_ms: int) -> None:
-    cores = CoreSet(name="big1", cpus=(4,))
-    hz = condition.sample_hz
-    spec = LaunchSpec("runner", bind("mlp-4", {}), cores, condition.launch, [], sample_hz=hz)
-    assert spec.period_ms == period_ms
+    assert condition.sample_period_ms == period_ms
 
 
 def test_the_phone_is_changed_and_restored_in_order(

@@ -1,5 +1,6 @@
 """The condition of a run: the state that the phone has to be in, and how long the run measures."""
 
+import math
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -49,6 +50,9 @@ LAUNCHES = {
 
 
 STEPS_MAX_S = 600.0  # a requested number of steps is measured within this time
+SHORT_RUN_S = 60.0
+SHORT_RUN_HZ, LONG_RUN_HZ = 10, 1
+READINGS_MAX = 60_000  # per run: a slow link transfers this many within a minute
 
 
 Cores = Annotated[
@@ -104,7 +108,9 @@ class Condition(WireModel):
     )
     sample_hz: int | None = key(
         None,
-        "sensor readings per second; usually 10, in a long run 1. A run has at most 6000 readings",
+        "sensor readings per second; usually 10, in a long run 1. A run keeps at most 60,000 "
+        "readings: one that is known to be longer is read less often, and of one that takes longer "
+        "than expected every second reading is kept. `readings_per_s` is the real rate",
         ge=1,
         le=200,
     )
@@ -161,6 +167,13 @@ class Condition(WireModel):
                 "max_seconds": max(default.max_seconds, seconds, steps_s),
             }
         )
+
+    @property
+    def sample_period_ms(self) -> int:
+        """The time between two sensor readings: as requested, but longer in a very long run."""
+        expected_s = self.launch.seconds
+        hz = self.sample_hz or (SHORT_RUN_HZ if expected_s <= SHORT_RUN_S else LONG_RUN_HZ)
+        return math.ceil(max(1000 / hz, 1000 * expected_s / READINGS_MAX))
 
     @property
     def headline(self) -> str:

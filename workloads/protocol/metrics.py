@@ -300,6 +300,9 @@ METRICS: dict[str, MetricKind] = {
     "sampler_late_ms": _time(
         "ms", "delay that 99 % of the sensor readings do not exceed", "99 % quantile of the delay"
     ),
+    "readings_per_s": _time(
+        "1/s", "sensor readings per second that were kept", "readings / time between first and last"
+    ),
     "loss_first": MetricKind("", "learning", "loss at the start", "mean over the first epoch"),
     "loss_last": MetricKind("", "learning", "loss at the end", "mean over the last epoch"),
     "loss_at_budget": MetricKind(
