@@ -29,12 +29,12 @@ from orchestrator.study.claim_table import (
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
 from orchestrator.study.study_catalogue import Claim, Study, all_studies, find_study
 from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
-from orchestrator.study.topic_table import topic_rows
+from orchestrator.study.topic_table import count_outcomes, topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 
 __all__ = ["HEADINGS", "TOPIC_HEADINGS", "Claim", "all_studies", "blank_repeats"]
-__all__ += ["table_notes", "topic_rows"]
+__all__ += ["count_outcomes", "table_notes", "topic_rows"]
 
 FINISHED_POLL_S, PHONES_POLL_S = 0.5, 5.0
 

@@ -198,6 +198,7 @@ def _run_all(target: "StudyTarget", external: Path | None, as_json: bool) -> int
         print_json([row.as_json() for row in rows])
     else:
         print_table(TOPIC_HEADINGS, [row.cells for row in rows])
+    click.echo(_outcomes_text([row for _, of_study, _ in answers for row in of_study]), err=True)
     click.echo(f"{answered} of {len(rows)} topics have an answer; {failed} runs failed", err=True)
     return FAILURES if failed or waiting else 0
 
@@ -248,12 +249,21 @@ def _finish(answer: "StudyAnswer", output: str, as_json: bool) -> int:
     return FAILURES if answer.failed_runs or answer.waiting else 0
 
 
+def _outcomes_text(rows: "Sequence[ClaimRow]") -> str:
+    """Count the outcomes: '3 agrees, 2 undecided'."""
+    from orchestrator.app.run_study import count_outcomes
+
+    counts = count_outcomes(rows).items()
+    return "Outcomes: " + ", ".join(f"{outcome.text} {count}" for outcome, count in counts if count)
+
+
 def _print(answer: "StudyAnswer") -> None:
     from orchestrator.app.run_study import HEADINGS, blank_repeats, table_notes
 
     click.echo(f"\n{answer.study.title}. {answer.study.question}")
     rows = [row.cells for row in answer.rows]
     print_table(HEADINGS, blank_repeats(rows) if sys.stdout.isatty() else rows)
+    click.echo(_outcomes_text(answer.rows))
     for note in table_notes(answer.study, answer.rows):
         print_paragraph(note)
 

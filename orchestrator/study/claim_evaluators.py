@@ -6,7 +6,7 @@ model's error; of fewer than three runs, half of their range.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from orchestrator.analysis.measurements import weakest_provenance
@@ -44,7 +44,9 @@ class ClaimResult:
     range: tuple[float, float] | None = None
     label: str = ""  # the result, if it is not a number
     detail: str = ""  # shown in parentheses after the result
-    is_significant: bool | None = None  # of best_setting and best_phone: whether the lead is
+    is_significant: bool | None = None  # of a label: whether it is more than chance
+    half_abs: float = 0.0  # of a difference, instead of half_rel
+    stands_for: str = ""  # why it is not the result that was asked for
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,14 @@ class _Estimate:
 
 
 def evaluate_value(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
-    """Return a metric's value."""
-    estimate = _estimate(query.metric, query.where, evidence, phone)
+    """Return a metric's value; along an axis, the range of the values."""
+    if query.axis:
+        along = _along_axis(query, query.metric, evidence, phone)
+        return _range_of({name: _as_result(estimate) for name, estimate in along.items()})
+    return _as_result(_estimate(query.metric, query.where, evidence, phone))
+
+
+def _as_result(estimate: _Estimate) -> ClaimResult:
     return ClaimResult(estimate.n, estimate.provenance, estimate.value, estimate.half_rel)
 
 
@@ -79,11 +87,31 @@ def evaluate_ratio(query: Query, evidence: StudyEvidence, phone: str) -> ClaimRe
             continue
     if not ratios:
         raise evidence.why_not(phone, query.metric, query.where | query.first)
-    ordered = sorted(ratios, key=lambda name: ratios[name].value or 0.0)
-    low, high = ratios[ordered[0]].value or 0.0, ratios[ordered[-1]].value or 0.0
+    return _range_of(ratios)
+
+
+def _range_of(results: Mapping[str, ClaimResult]) -> ClaimResult:
+    """Return the range of several results, and at which settings its ends are."""
+    ordered = sorted(results, key=lambda name: results[name].value or 0.0)
+    low, high = results[ordered[0]].value or 0.0, results[ordered[-1]].value or 0.0
     ends = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
-    detail = f"{ends}, n = {len(ratios)}"
-    return ClaimResult(*_basis(ratios.values()), range=(low, high), detail=detail)
+    half_rel = max(result.half_rel for result in results.values())
+    basis, detail = _basis(results.values()), f"{ends}, n = {len(results)}"
+    return ClaimResult(*basis, half_rel=half_rel, range=(low, high), detail=detail)
+
+
+def evaluate_ratio_change(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
+    """Return a ratio under some settings over the same ratio under others."""
+    larger, smaller = (
+        _ratio(
+            _estimate(query.metric, {**query.where, **at, **query.first}, evidence, phone),
+            _estimate(query.metric, {**query.where, **at, **query.second}, evidence, phone),
+        )
+        for at in (query.larger, query.smaller)
+    )
+    change = _ratio(larger, smaller)
+    detail = " over ".join(format_number(ratio.value or 0.0) for ratio in (larger, smaller))
+    return replace(change, detail=detail)
 
 
 def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -91,7 +119,9 @@ def evaluate_difference(query: Query, evidence: StudyEvidence, phone: str) -> Cl
     first = _estimate(query.metric, query.where | query.first, evidence, phone)
     second_metric = query.second_metric or query.metric
     second = _estimate(second_metric, query.where | query.second, evidence, phone)
-    return ClaimResult(*_basis((first, second)), first.value - second.value)
+    half_abs = math.hypot(first.value * first.half_rel, second.value * second.half_rel)
+    basis = _basis((first, second))
+    return ClaimResult(*basis, first.value - second.value, half_abs=half_abs)
 
 
 def evaluate_best_setting(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -151,11 +181,13 @@ def evaluate_outcome(query: Query, evidence: StudyEvidence, phone: str) -> Claim
         raise evidence.why_not(phone, "", query.where)
     counts: dict[str, int] = {}
     for outcome in outcomes:
-        counts[outcome.label] = counts.get(outcome.label, 0) + 1
+        label = query.called.get(outcome.label, outcome.label)
+        counts[label] = counts.get(label, 0) + 1
     labels = sorted(counts, key=lambda label: -counts[label])
     several = ", ".join(f"{label} ({counts[label]})" for label in labels)
-    label = labels[0] if len(labels) == 1 else several
-    return ClaimResult(len(outcomes), weakest_provenance(provenances), label=label)
+    label, is_one = (labels[0], True) if len(labels) == 1 else (several, False)
+    source = weakest_provenance(provenances)
+    return ClaimResult(len(outcomes), source, label=label, is_significant=is_one)
 
 
 def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
@@ -167,12 +199,14 @@ def evaluate_phone_ratio(query: Query, evidence: StudyEvidence) -> ClaimResult:
         for model in query.models
     ]
     pair = [phones[0] for phones in named if phones]
-    if not pair or len(pair) < len(named):
+    is_named = bool(pair) and len(pair) == len(named)
+    if not is_named:
         ordered = sorted(estimates, key=lambda phone: -estimates[phone].value)
         pair = [ordered[0], ordered[-1]]
     ratio = _ratio(estimates[pair[0]], estimates[pair[1]])
     names = " / ".join(evidence.phones[phone] for phone in pair)
-    return ClaimResult(ratio.n, ratio.provenance, ratio.value, ratio.half_rel, detail=names)
+    stands_for = "" if is_named or not named else "the two named phones are not both here"
+    return replace(ratio, detail=names, stands_for=stands_for)
 
 
 def evaluate_best_phone(query: Query, evidence: StudyEvidence) -> ClaimResult:
@@ -214,6 +248,7 @@ def evaluate_rank_agreement(query: Query, evidence: StudyEvidence) -> ClaimResul
 PHONE_EVALUATORS: dict[QueryKind, Callable[[Query, StudyEvidence, str], ClaimResult]] = {
     QueryKind.VALUE: evaluate_value,
     QueryKind.RATIO: evaluate_ratio,
+    QueryKind.RATIO_CHANGE: evaluate_ratio_change,
     QueryKind.DIFFERENCE: evaluate_difference,
     QueryKind.BEST_SETTING: evaluate_best_setting,
     QueryKind.PARETO_FRONT: evaluate_pareto_front,
@@ -288,11 +323,11 @@ def _half_rel(observation: Observation) -> float:
     return interval.half_width_rel if interval.middle else 0.0
 
 
-def _ratio(first: _Estimate, second: _Estimate) -> ClaimResult:
-    if second.value == 0:
+def _ratio(first: _Estimate | ClaimResult, second: _Estimate | ClaimResult) -> ClaimResult:
+    if not second.value:
         raise NoEvidence(Gap.ZERO_DIVISOR, "the divisor is zero")
     half_rel = math.hypot(first.half_rel, second.half_rel)
-    return ClaimResult(*_basis((first, second)), first.value / second.value, half_rel)
+    return ClaimResult(*_basis((first, second)), (first.value or 0.0) / second.value, half_rel)
 
 
 def _basis(parts: Iterable[_Estimate | ClaimResult]) -> tuple[int, Provenance]:
@@ -322,6 +357,8 @@ def _axis_settings(
     for observation in evidence.find(phone, metric or query.metric, query.where):
         if all(axis in observation.settings for axis in axes):
             point = {axis: observation.settings[axis] for axis in axes}
+            if query.among and not set(map(str, point.values())) & set(query.among):
+                continue
             name = " ".join(
                 value if isinstance(value, str) else format_number(value)
                 for value in point.values()

@@ -7,6 +7,7 @@ not a reproduction. A claim without evidence states why.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from orchestrator.study.claim_evaluators import (
     FLEET_EVALUATORS,
@@ -14,6 +15,7 @@ from orchestrator.study.claim_evaluators import (
     ClaimResult,
     is_same_model,
 )
+from orchestrator.study.claim_judge import Judgement, Outcome, judge
 from orchestrator.study.evidence import Gap, MissingEvidence, NoEvidence, StudyEvidence
 from orchestrator.study.study_catalogue import (
     Claim,
@@ -24,31 +26,8 @@ from orchestrator.study.study_catalogue import (
     format_with_unit,
 )
 from workloads.protocol.metrics import Source
-from workloads.text import TextEnum
 
-REPLAY = "calibration replay"
-CONTRADICTS = "the source contradicts itself"
-HEADINGS = ("CLAIM", "PUBLISHED", "PHONE", "RESULT", "RUNS", "SOURCE", "COMPARISON")
-
-
-class Agreement(TextEnum):
-    """How a result compares with the published one."""
-
-    UNAVAILABLE = "unavailable"
-    RATIO = "ratio"
-    DIFFERENCE = "difference"
-    WITHIN = "within", "within the published range"
-    PARTLY_WITHIN = "partly_within", "partly within the published range"
-    BELOW = "below", "below the published range"
-    ABOVE = "above", "above the published range"
-    HOLDS = "holds", "holds"
-    DOES_NOT_HOLD = "does_not_hold", "does not hold"
-    SAME = "same", "the same"
-    DIFFERENT = "different", "not the same"
-    NOT_COMPARABLE = "not_comparable", "not comparable"
-    OTHER_DEVICE = "other_device", "a claim about phones' GPUs; this device is not one"
-    NOTHING_PUBLISHED = "nothing_published", "no published number"
-    CONTRADICTORY = "contradictory", "not judged"
+HEADINGS = ("CLAIM", "PUBLISHED", "PHONE", "RESULT", "RUNS", "SOURCE", "OUTCOME")
 
 
 @dataclass(frozen=True)
@@ -65,7 +44,7 @@ class ClaimRow:
     def result_text(self) -> str:
         """The result as text for a table."""
         if self.result is None:
-            return "unavailable"
+            return ""
         result, unit = self.result, self.claim.unit
         detail = f" ({result.detail})" if result.detail else ""
         if result.range is not None:
@@ -75,6 +54,7 @@ class ClaimRow:
         if result.value is None:
             return f"{result.label}{detail}"
         spread = f" ±{100 * result.half_rel:.0f} %" if result.half_rel >= 0.005 else ""
+        spread = f" ±{format_number(result.half_abs)}" if result.half_abs else spread
         return f"{format_with_unit(result.value, unit)}{spread}{detail}"
 
     @property
@@ -85,50 +65,20 @@ class ClaimRow:
     @property
     def is_replay(self) -> bool:
         """Whether the result comes from a model that was fitted to the claim."""
-        return (
-            self.result is not None
-            and self.result.provenance.source is Source.SIMULATED
-            and bool(self.claim.fitted_twin)
-            and is_same_model(self.claim.fitted_twin, self.model)
-        )
+        return self.judgement.outcome is Outcome.REPLAY
 
-    @property
-    def agreement(self) -> Agreement:
+    @cached_property
+    def judgement(self) -> Judgement:
         """How the result compares with the published one."""
-        if self.result is None:
-            return Agreement.UNAVAILABLE
-        if self.claim.only_gpu and self.result.provenance.source is Source.HOST:
-            return Agreement.OTHER_DEVICE
-        if self.claim.contradicts_itself:
-            return Agreement.CONTRADICTORY
-        return _agreement(self.claim, self.result)
-
-    @property
-    def comparison(self) -> str:
-        """The comparison with the published result, for a table."""
-        if self.result is None:
-            return f"unavailable: {self.missing.text if self.missing else ''}{self._contradiction}"
-        text = _agreement_text(self.agreement, self.claim, self.result) + self._contradiction
-        if self.is_replay:
-            return f"{REPLAY}, {text}"
-        if self.claim.only_this_phone and not is_same_model(self.claim.own_model, self.model):
-            is_computer = self.result.provenance.source is Source.HOST
-            return f"{'a computer' if is_computer else 'another phone'}, {text}"
-        return text
-
-    @property
-    def _contradiction(self) -> str:
-        check = self.claim.self_check
-        return "" if check is None or check.agrees else f"; {CONTRADICTS}: {check.result}"
+        return judge(self.claim, self.model, self.result, self.missing)
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row under HEADINGS."""
         runs = str(self.result.n) if self.result else ""
         published = f"{self.claim.published} ({self.claim.published_on})"
-        comparison = self.comparison.removeprefix("unavailable: ")
-        text = self.claim.text
-        return (text, published, self.model, self.result_text, runs, self.source, comparison)
+        shown = (self.model, self.result_text, runs, self.source, self.judgement.text)
+        return (self.claim.text, published, *shown)
 
     def as_json(self, study: Study) -> dict[str, object]:
         """Return the row as JSON."""
@@ -148,10 +98,9 @@ class ClaimRow:
             "unit": self.claim.unit,
             "runs": result.n if result else 0,
             "source": self.source,
-            "calibration_replay": self.is_replay,
-            "agreement": self.agreement.value,
+            "outcome": self.judgement.outcome.value,
+            "why": self.judgement.why,
             "gap": self.missing.gap.value if self.missing else None,
-            "comparison": self.comparison,
             "contradicts_itself": self.claim.contradicts_itself,
             "self_check": self.claim.self_check.result if self.claim.self_check else None,
         }
@@ -190,8 +139,8 @@ def table_notes(study: Study, rows: Sequence[ClaimRow]) -> list[str]:
         )
     if any(row.is_replay for row in rows):
         notes.append(
-            "Calibration replay: the virtual phone was fitted to this claim, so a close result "
-            "shows how good the fit is, and nothing more."
+            "Calibration replay: the virtual phone was fitted to this claim, or a constant was "
+            "chosen with it in view. A close result shows how good the fit is, and nothing more."
         )
     return notes
 
@@ -251,40 +200,3 @@ def _fleet_row(claim: Claim, query: Query, evidence: StudyEvidence) -> ClaimRow:
         return ClaimRow(claim, "", name, FLEET_EVALUATORS[query.kind](query, evidence))
     except NoEvidence as error:
         return ClaimRow(claim, "", name, None, error.missing)
-
-
-def _agreement(claim: Claim, result: ClaimResult) -> Agreement:
-    if claim.value is not None and result.value is not None:
-        is_ratio = claim.value > 0 and result.value > 0
-        return Agreement.RATIO if is_ratio else Agreement.DIFFERENCE
-    if claim.range is not None and (result.range or result.value is not None):
-        return _range_agreement(claim.range, result.range or (result.value or 0.0,) * 2)
-    if claim.at_least is not None and result.value is not None:
-        holds = result.value >= claim.at_least
-        return Agreement.HOLDS if holds else Agreement.DOES_NOT_HOLD
-    if claim.at_most is not None and result.value is not None:
-        holds = result.value <= claim.at_most
-        return Agreement.HOLDS if holds else Agreement.DOES_NOT_HOLD
-    if claim.answer and result.label:
-        names = {name.casefold() for name in (claim.answer, *claim.same_as)}
-        return Agreement.SAME if result.label.casefold() in names else Agreement.DIFFERENT
-    return Agreement.NOT_COMPARABLE if claim.states_result else Agreement.NOTHING_PUBLISHED
-
-
-def _range_agreement(published: tuple[float, float], result: tuple[float, float]) -> Agreement:
-    if published[0] <= result[0] and result[1] <= published[1]:
-        return Agreement.WITHIN
-    if result[1] < published[0]:
-        return Agreement.BELOW
-    return Agreement.ABOVE if result[0] > published[1] else Agreement.PARTLY_WITHIN
-
-
-def _agreement_text(agreement: Agreement, claim: Claim, result: ClaimResult) -> str:
-    published, value = claim.value or 0.0, result.value or 0.0
-    if agreement is Agreement.RATIO:
-        times = value / published
-        return f"{f'{times:.2f}' if times >= 0.1 else format_number(times)} × published"
-    if agreement is Agreement.DIFFERENCE:
-        more = value - published
-        return f"{format_number(abs(more))} {'more' if more > 0 else 'less'} than published"
-    return agreement.text

@@ -11,6 +11,7 @@ from enum import StrEnum
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.planning.states import RunState
 from orchestrator.study.telemetry_metrics import telemetry_metrics
+from orchestrator.study.trade_names import with_trade_name
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.memory_outcome import MemoryOutcome
@@ -179,7 +180,7 @@ def collect_evidence(
         for (phone, settings, metric), group in values.items()
     )
     reasons = {(run.trial, run.repeat): run.verdict.text for run in runs if not run.valid}
-    phones = {phone: safe_text(model, 40) for phone, (model, _) in known.items()}
+    phones = {phone: with_trade_name(safe_text(model, 40)) for phone, (model, _) in known.items()}
     return StudyEvidence(
         phones,
         observations,

@@ -1,9 +1,9 @@
 """The catalogue of published studies: each one TOML file with claims, read and validated.
 
 studies/NAME.toml has the question and the claims, studies/NAME.yaml the sweep that measures the
-same on phones. NAME.opencl*.yaml are sweeps for phones whose GPU is programmable, NAME.native.yaml
-for this computer as a phone (smaller, and without conditions that a computer lacks), and
-NAME.native-opencl.yaml for its OpenCL device. Claims that have keys in common name a
+same on phones, and NAME.PART.yaml more of it: PART is opencl for phones whose GPU is programmable,
+native for this computer as a phone (smaller, and without conditions that a computer lacks), and
+native-opencl for its OpenCL device. Claims that have keys in common name a
 [template.NAME] that holds them.
 """
 
@@ -22,7 +22,7 @@ from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadFile, InvalidRequest
 
 STUDIES_FOLDER = files("orchestrator.study") / "studies"
-NATIVE, OPENCL = "native", "opencl"
+NATIVE = "native"
 # What was measured: M by the TX2 study, E by EMDL'21, G by Cambridge, F by freqbench, H in smaller
 # publications.
 TOPICS = {
@@ -72,6 +72,7 @@ class QueryKind(StrEnum):
 
     VALUE = "value"
     RATIO = "ratio"
+    RATIO_CHANGE = "ratio_change"
     DIFFERENCE = "difference"
     BEST_SETTING = "best_setting"
     PARETO_FRONT = "pareto_front"
@@ -88,6 +89,7 @@ class ClaimForm(StrEnum):
     """What a published result is."""
 
     VALUE = "value"
+    RANGE = "range"
     BOUND = "bound"
     AVERAGE = "average"
 
@@ -106,6 +108,16 @@ class Query(WireModel):
     )
     second_metric: str = Field(default="", description="if the second value is another metric")
     axis: str = Field(default="", description="the setting that varies; two with a space between")
+    among: tuple[str, ...] = Field(default=(), description="values on the axis; empty: all")
+    larger: Settings = Field(
+        default_factory=dict, description="ratio_change: settings of the upper ratio"
+    )
+    smaller: Settings = Field(
+        default_factory=dict, description="ratio_change: settings of the lower ratio"
+    )
+    called: dict[str, str] = Field(
+        default_factory=dict, description="outcome: what its names mean for the claim"
+    )
     highest: bool = Field(default=False, description="the highest value is best, not the lowest")
     limit: float | None = Field(default=None, description="largest_below: the upper limit")
     models: tuple[str, ...] = Field(default=(), description="phone_ratio: the two phones")
@@ -122,16 +134,20 @@ class Claim(WireModel):
     query: Query
     value: float | None = None
     range: tuple[float, float] | None = None
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: float | None = Field(default=None, description="a stated lower bound")
+    at_most: float | None = Field(default=None, description="a stated upper bound")
+    up_to: float | None = Field(default=None, description="the highest value that was observed")
     ours: bool = Field(default=False, description="not in the study: only measured here")
     average: bool = Field(default=False, description="the published number is a mean")
+    on_computer: bool = Field(default=False, description="a claim about servers, not phones")
     place: str = Field(default="", description="its location, if not that of the study")
     answer: str = ""
     same_as: tuple[str, ...] = Field(default=(), description="other names of the answer here")
     unit: str = ""
     citation: str = Field(default="", description="if not the study's")
-    fitted_twin: str = Field(default="", description="the model whose twin was fitted to the claim")
+    replays_on: tuple[str, ...] = Field(
+        default=(), description="models whose virtual phone was fitted or chosen with this claim"
+    )
     only_this_phone: bool = Field(default=False, description="the value holds for that phone only")
     only_gpu: bool = Field(
         default=False, description="the value holds for phones' GPUs, not for a computer's device"
@@ -143,8 +159,7 @@ class Claim(WireModel):
 
     @model_validator(mode="after")
     def _states_one_result(self) -> Self:
-        results = (self.value, self.range, self.at_least, self.at_most, self.answer or None)
-        if sum(result is not None for result in results) > 1:
+        if sum(number is not None for number in self._numbers) + bool(self.answer) > 1:
             raise ValueError("a claim has at most one of value, range, bound and answer")
         if (self.query.kind is QueryKind.UNOBSERVABLE) != bool(self.query.reason):
             raise ValueError("'reason' is required for unobservable claims, and only there")
@@ -163,16 +178,21 @@ class Claim(WireModel):
     @property
     def states_result(self) -> bool:
         """Whether the claim has a result that can be compared."""
-        numbers = (self.value, self.range, self.at_least, self.at_most)
-        return bool(self.answer) or any(part is not None for part in numbers)
+        return bool(self.answer) or any(number is not None for number in self._numbers)
+
+    @property
+    def _numbers(self) -> tuple[object, ...]:
+        return (self.value, self.range, self.at_least, self.at_most, self.up_to)
 
     @property
     def form(self) -> ClaimForm | None:
         """What the published result is; None if there is none."""
         if not self.states_result:
             return None
-        if self.value is None and not self.answer:
+        if self.at_least is not None or self.at_most is not None:
             return ClaimForm.BOUND
+        if self.range is not None or self.up_to is not None:
+            return ClaimForm.RANGE
         return ClaimForm.AVERAGE if self.average else ClaimForm.VALUE
 
     @property
@@ -187,7 +207,9 @@ class Claim(WireModel):
         if self.at_least is not None:
             return f"{format_with_unit(self.at_least, self.unit)} or more"
         if self.at_most is not None:
-            return f"up to {format_with_unit(self.at_most, self.unit)}"
+            return f"{format_with_unit(self.at_most, self.unit)} or less"
+        if self.up_to is not None:
+            return f"up to {format_with_unit(self.up_to, self.unit)}"
         return self.answer or "no number"
 
 
@@ -228,12 +250,12 @@ class Study(WireModel):
 
     def sweeps(self, native: bool = False) -> tuple[str, ...]:
         """Return the texts of its sweeps; empty if it has none for this kind of phone."""
-        prefix = f"{self.name}.{NATIVE}" if native else f"{self.name}.{OPENCL}"
-        plain = () if native else (f"{self.name}.yaml",)
-        others = sorted(
-            file.name for file in STUDIES_FOLDER.iterdir() if file.name.startswith(prefix)
-        )
-        return tuple(text for file in (*plain, *others) if (text := _text(file)))
+        own = [file.name for file in STUDIES_FOLDER.iterdir() if self._has_sweep(file.name)]
+        chosen = [file for file in own if file.split(".")[1].startswith(NATIVE) == native]
+        return tuple(_text(file) for file in sorted(chosen, key=lambda file: (len(file), file)))
+
+    def _has_sweep(self, file: str) -> bool:
+        return file.startswith(f"{self.name}.") and file.endswith(".yaml")
 
 
 def format_number(value: float) -> str:

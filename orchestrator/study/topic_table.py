@@ -1,24 +1,17 @@
 """One table of everything that the studies measured: one row per topic."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.study.claim_evaluators import is_same_model
-from orchestrator.study.claim_table import CONTRADICTS, Agreement, ClaimRow
+from orchestrator.study.claim_judge import Outcome
+from orchestrator.study.claim_table import ClaimRow
 from orchestrator.study.study_catalogue import TOPICS, Study
 
 HEADINGS = (
-    *("TOPIC", "MEASURED", "STUDY", "CLAIM", "PUBLISHED", "RESULT", "SOURCE", "HOLDS"),
+    *("TOPIC", "MEASURED", "STUDY", "CLAIM", "PUBLISHED", "RESULT", "SOURCE", "OUTCOME"),
     "CLAIMS",
-)
-CLOSE = 1.25  # a published number is confirmed if the measured one differs by less than this factor
-
-_HOLD = (Agreement.WITHIN, Agreement.HOLDS, Agreement.SAME)
-_PARTLY = (Agreement.PARTLY_WITHIN,)
-_NOT_COMPARED = (
-    Agreement.NOTHING_PUBLISHED,
-    Agreement.NOT_COMPARABLE,
-    Agreement.OTHER_DEVICE,
 )
 
 
@@ -40,6 +33,13 @@ class TopicRow:
         return self.row is not None and self.row.result is not None
 
     @property
+    def outcome_text(self) -> str:
+        """The outcome; the reason of a missing result is a cell of its own."""
+        judged = self.row.judgement if self.row else None
+        is_missing = judged is None or judged.outcome is Outcome.NO_RESULT
+        return "" if judged is None else judged.outcome.text if is_missing else judged.text
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """The row under HEADINGS."""
         count = f"{self.answered} of {self.claims}"
@@ -48,12 +48,12 @@ class TopicRow:
         missing = self.row.missing.text if self.row.missing else ""
         return (
             *(self.topic, self.text, self.study, self.row.claim.text, self.row.claim.published),
-            *(missing or self.row.result_text, self.row.source, holds_text(self.row), count),
+            *(missing or self.row.result_text, self.row.source, self.outcome_text, count),
         )
 
     def as_json(self) -> dict[str, object]:
         """Return the row as JSON."""
-        names = ("topic", "measured", "study", "claim", "published", "result", "source", "holds")
+        names = ("topic", "measured", "study", "claim", "published", "result", "source", "outcome")
         values = dict(zip(names, self.cells, strict=False))
         return values | {
             "answered": self.is_answered,
@@ -62,21 +62,10 @@ class TopicRow:
         }
 
 
-def holds_text(row: ClaimRow) -> str:
-    """Say whether a claim holds here."""
-    if row.result is None:
-        return ""
-    agreement = row.agreement
-    if agreement in _HOLD:
-        return "yes"
-    if agreement is Agreement.RATIO:
-        ratio = (row.result.value or 0.0) / (row.claim.value or 1.0)
-        return "yes" if 1 / CLOSE <= ratio <= CLOSE else f"{ratio:.2g} × published"
-    if agreement in _PARTLY:
-        return "partly"
-    if agreement is Agreement.CONTRADICTORY:
-        return CONTRADICTS
-    return "" if agreement in _NOT_COMPARED else "no"
+def count_outcomes(rows: Iterable[ClaimRow]) -> dict[Outcome, int]:
+    """Count the rows of each outcome, in the order of the outcomes."""
+    counts = Counter(row.judgement.outcome for row in rows)
+    return {outcome: counts[outcome] for outcome in Outcome}
 
 
 def topic_rows(
@@ -111,7 +100,7 @@ def _quality(row: ClaimRow) -> tuple[bool, ...]:
     return (
         row.result is not None,
         row.claim.states_result,
-        not row.claim.contradicts_itself,
         is_same_model(row.claim.own_model, row.model),
         not row.is_replay,
+        row.judgement.outcome is not Outcome.NOT_COMPARABLE,
     )

@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator.analysis.measurements import RunOutcome
 from orchestrator.planning.states import RunState
-from orchestrator.study.claim_table import Agreement, ClaimRow, evaluate_claims, table_notes
+from orchestrator.study.claim_judge import Outcome
+from orchestrator.study.claim_table import ClaimRow, evaluate_claims, table_notes
 from orchestrator.study.evidence import (
     Gap,
     MissingEvidence,
@@ -16,7 +17,7 @@ from orchestrator.study.evidence import (
     collect_evidence,
 )
 from orchestrator.study.study_catalogue import Claim, ClaimForm, Study
-from orchestrator.study.topic_table import holds_text
+from orchestrator.study.topic_table import count_outcomes
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, MEASURED, measured, phone
 from workloads.catalogue import bind
 from workloads.protocol.condition import Condition
@@ -71,14 +72,14 @@ def step(batch: int, ms: float, model: str = MEIZU, **more: Any) -> Observation:
 def test_a_value_is_compared_with_the_published_one() -> None:
     found = evidence(observe(MEIZU, "step_ms", 19.0, 20.0, 21.0))
     (row,) = rows_for(found, value=10.0, unit="ms", query={"kind": "value", "metric": "step_ms"})
-    assert (row.agreement, row.comparison) == (Agreement.RATIO, "2.00 × published")
+    assert row.judgement.text == "disagrees: 2.00 × published"
     assert row.result_text.startswith("20 ms ±")
     assert (row.result and row.result.n, row.source) == (3, "phone")
 
 
 def test_a_twin_that_was_fitted_to_a_claim_replays_it() -> None:
     query = {"kind": "value", "metric": "step_ms"}
-    claim = {"value": 10.0, "unit": "ms", "fitted_twin": MEIZU, "query": query}
+    claim = {"value": 10.0, "unit": "ms", "replays_on": [MEIZU], "query": query}
     for made, model, replayed in (
         (FITTED, MEIZU, True),
         (EXTRAPOLATED, MEIZU, True),  # fitted, at any error
@@ -89,7 +90,7 @@ def test_a_twin_that_was_fitted_to_a_claim_replays_it() -> None:
         found = evidence(observe(model, "step_ms", 10.0, made=made))
         (row,) = rows_for(found, **claim)
         assert row.is_replay == replayed, (made, model)
-        assert row.comparison.startswith("calibration replay, ") == replayed
+        assert row.judgement.text.startswith("calibration replay: ") == replayed
         assert any("Calibration replay" in note for note in notes_of(row)) == replayed
 
 
@@ -107,7 +108,7 @@ def test_a_claim_about_one_phone_is_evaluated_on_that_phone_alone_if_there_is_on
     (row,) = rows_for(
         evidence(observe(S8, "step_ms", 30.0)), value=10.0, only_this_phone=True, query=query
     )
-    assert row.comparison == "another phone, 3.00 × published"
+    assert row.judgement.text == "not comparable: another phone, 3.00 × published"
 
 
 def test_a_claim_that_contradicts_itself_is_shown_as_such_and_not_judged() -> None:
@@ -116,12 +117,12 @@ def test_a_claim_that_contradicts_itself_is_shown_as_such_and_not_judged() -> No
     found = evidence(observe(MEIZU, "step_ms", 19.0))
     (row,) = rows_for(found, value=19.0, self_check=check, query=query)
     text = "the source contradicts itself: 128 / 5.22 = 24.5 s, stated 19 s"
-    assert (row.agreement, row.comparison) == (Agreement.CONTRADICTORY, f"not judged; {text}")
-    assert holds_text(row) == "the source contradicts itself"
+    assert row.judgement.text == f"not comparable: {text}"
+    assert count_outcomes([row])[Outcome.NOT_COMPARABLE] == 1
     assert row.as_json(a_study(row.claim))["contradicts_itself"] is True
     missing = {"kind": "unobservable", "reason": "no meter"}
     (row,) = rows_for(found, value=19.0, self_check=check, query=missing)
-    assert row.cells[-1] == f"no meter; {text}"
+    assert row.cells[-1] == "no result: no meter"
 
 
 def test_a_ratio_has_the_errors_of_both_cells() -> None:
@@ -143,28 +144,32 @@ def test_ratios_along_an_axis_are_a_range() -> None:
     )
     query = {"kind": "ratio", "metric": "step_ms", "axis": "workload"}
     query |= {"first": {"batch_size": 64}, "second": {"batch_size": 4}}
-    for within, agreement in (
-        ((2.2, 10.5), Agreement.WITHIN),
-        ((5.0, 10.5), Agreement.PARTLY_WITHIN),
-        ((7.0, 8.0), Agreement.BELOW),
-        ((1.0, 2.0), Agreement.ABOVE),
-    ):
-        (row,) = rows_for(found, range=within, unit="times", query=query)
-        assert row.result_text == "4 to 6 times (a to b, n = 2)"
-        assert row.agreement is agreement
+    (row,) = rows_for(found, range=(2.2, 10.5), unit="times", query=query)
+    assert row.result_text == "4 to 6 times (a to b, n = 2)"
+    assert row.judgement.text == "agrees: within"
+    (row,) = rows_for(found, range=(2.2, 10.5), query=query | {"among": ["b", "c"]})
+    assert row.result_text == "6 (b, n = 1)"
 
 
-def test_a_bound_holds_on_its_own_side() -> None:
-    query = {"kind": "value", "metric": "power_w"}
-    found = evidence(observe(MEIZU, "power_w", 2.0))
-    for bound, agreement, text in (
-        ({"at_most": 2.5}, Agreement.HOLDS, "up to 2.5 W"),
-        ({"at_most": 1.5}, Agreement.DOES_NOT_HOLD, "up to 1.5 W"),
-        ({"at_least": 2.5}, Agreement.DOES_NOT_HOLD, "2.5 W or more"),
-    ):
-        (row,) = rows_for(found, unit="W", query=query, **bound)
-        assert (row.agreement, row.claim.published) == (agreement, text)
-        assert row.claim.form is ClaimForm.BOUND
+def test_values_along_an_axis_are_a_range() -> None:
+    found = evidence(step(4, 10.0), step(64, 40.0))
+    query = {"kind": "value", "metric": "step_ms", "axis": "batch_size"}
+    (row,) = rows_for(found, up_to=40.0, unit="ms", query=query)
+    assert (row.result_text, row.claim.published) == ("10 to 40 ms (4 to 64, n = 2)", "up to 40 ms")
+    assert row.judgement.text == "agrees: 1.00 × published"
+
+
+def test_a_ratio_of_ratios_shows_how_a_ratio_changes() -> None:
+    found = evidence(
+        *(step(4, ms, workload="small", backend=on) for on, ms in (("cpu", 1.0), ("gpu", 60.0))),
+        *(step(4, ms, workload="large", backend=on) for on, ms in (("cpu", 10.0), ("gpu", 150.0))),
+    )
+    query: dict[str, Any] = {"kind": "ratio_change", "metric": "step_ms"}
+    query |= {"first": {"backend": "gpu"}, "second": {"backend": "cpu"}}
+    query |= {"larger": {"workload": "large"}, "smaller": {"workload": "small"}}
+    (row,) = rows_for(found, at_most=1.0, query=query)
+    assert row.result_text == "0.25 (15 over 60)"
+    assert row.judgement.outcome is Outcome.AGREES
 
 
 def test_a_mean_is_marked_and_its_place_is_known() -> None:
@@ -187,9 +192,7 @@ def test_the_best_setting_on_two_axes_is_named() -> None:
     query = {"kind": "best_setting", "metric": "step_ms", "axis": "cores freq"}
     (row,) = rows_for(found, answer="big4 high", query=query)
     assert row.result_text == "big4 high (4.00 times ahead of big4 low, not significant)", "one run"
-    assert row.agreement is Agreement.SAME
-    (row,) = rows_for(found, answer="big4 high", query=query | {"metric": "energy_j"})
-    assert row.agreement is Agreement.DIFFERENT
+    assert row.judgement.text == "undecided: the same, too close"
     both = query | {"kind": "pareto_front", "second_metric": "energy_j"}
     (row,) = rows_for(found, query=both)
     assert row.result_text == "big4 high, big1 low, little1 low", "big4 low is beaten in both"
@@ -217,7 +220,7 @@ def test_the_largest_batch_below_a_limit() -> None:
     found = evidence(*(observe(MEIZU, "peak_rss_mb", 250.0 * n, batch_size=n) for n in (1, 4, 8)))
     query = {"kind": "largest_below", "metric": "peak_rss_mb", "axis": "batch_size", "limit": 1024}
     (row,) = rows_for(found, value=4, query=query)
-    assert (row.result_text, row.comparison) == ("4 (of 1, 4, 8)", "1.00 × published")
+    assert (row.result_text, row.judgement.text) == ("4 (of 1, 4, 8)", "agrees: 1.00 × published")
     (row,) = rows_for(found, value=4, query=query | {"limit": 100})
     assert row.result_text == "none of 1, 4, 8"
 
@@ -231,10 +234,12 @@ def test_phones_are_compared_with_each_other() -> None:
     )
     at: dict[str, Any] = {"metric": "step_ms", "where": {"workload": "a"}}
     (row,) = rows_for(found, value=4.0, query={"kind": "phone_ratio", "models": [S8, MEIZU]} | at)
-    assert (row.model, row.comparison) == ("2 phones", "1.00 × published")
+    assert (row.model, row.judgement.text) == ("2 phones", "agrees: 1.00 × published")
     assert "samsung Galaxy S8+ / Meizu 16T" in row.result_text
+    (row,) = rows_for(found, value=4.0, query={"kind": "phone_ratio", "models": [S8, "Mi 9"]} | at)
+    assert row.judgement.text == "not comparable: the two named phones are not both here"
     (row,) = rows_for(found, answer=MEIZU, query={"kind": "best_phone"} | at)
-    assert row.comparison == "the same"
+    assert row.judgement.text == "undecided: the same, too close", "one run"
     (row,) = rows_for(
         found, query={"kind": "rank_agreement", "metric": "step_ms", "axis": "workload"}
     )
@@ -255,7 +260,7 @@ def test_a_missing_observation_has_a_reason() -> None:
     assert missing[1] is not None
     assert missing[1].gap is Gap.NOT_OFFERED
     (row, _) = rows_for(found, answer="killed", query={"kind": "outcome", "where": at})
-    assert (row.result_text, row.agreement) == ("killed", Agreement.SAME)
+    assert (row.result_text, row.judgement.outcome) == ("killed", Outcome.UNDECIDED)
     assert row.source == "simulated (extrapolated)"
     both = evidence(outcomes=(killed, ObservedOutcome(S8, at, "killed", False, "out of memory")))
     (row,) = rows_for(both, value=1.0, query=query)
@@ -263,11 +268,11 @@ def test_a_missing_observation_has_a_reason() -> None:
     (row,) = rows_for(
         found, value=1.0, query={"kind": "unobservable", "reason": "there is no such meter"}
     )
-    assert row.comparison == "unavailable: there is no such meter"
+    assert row.judgement.text == "no result: there is no such meter"
     query = {"kind": "value", "metric": "step_ms", "where": {"engine": "external"}}
     hint = query | {"if_not_run": "pass --external"}
-    assert {x.comparison for x in rows_for(found, value=1.0, query=hint)} == {
-        "unavailable: pass --external"
+    assert {x.judgement.text for x in rows_for(found, value=1.0, query=hint)} == {
+        "no result: pass --external"
     }
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.planning.states import RunState
-from orchestrator.study.claim_table import Agreement, ClaimRow, evaluate_claims
+from orchestrator.study.claim_judge import Outcome
+from orchestrator.study.claim_table import ClaimRow, evaluate_claims
 from orchestrator.study.evidence import collect_evidence
 from orchestrator.study.study_catalogue import Claim, QueryKind, Study
 from tests.analysis.builders import MEASURED, measured
@@ -25,6 +26,9 @@ ALONG: dict[str, Any] = STEP | {"axis": "batch_size"}
 QUERIES: dict[QueryKind, dict[str, Any]] = {
     QueryKind.VALUE: STEP,
     QueryKind.RATIO: STEP | PAIR,
+    QueryKind.RATIO_CHANGE: STEP
+    | PAIR
+    | {"larger": {"workload": "mlp-4"}, "smaller": {"workload": "mlp-4"}},
     QueryKind.DIFFERENCE: STEP | PAIR,
     QueryKind.BEST_SETTING: ALONG,
     QueryKind.PARETO_FRONT: ALONG | {"second_metric": "peak_rss_mb"},
@@ -123,7 +127,7 @@ def test_a_claim_without_runs_that_count_is_not_judged(name: str, kind: QueryKin
     rows = rows_with(NOT_JUDGED.get(name), kind)
     assert rows
     for row in rows:
-        assert (row.agreement, row.result_text) == (Agreement.UNAVAILABLE, "unavailable")
+        assert (row.judgement.outcome, row.result_text) == (Outcome.NO_RESULT, "")
         assert row.cells[4] == "", "no number of runs"
         assert row.missing is not None
 
@@ -132,7 +136,7 @@ def test_a_claim_without_runs_that_count_is_not_judged(name: str, kind: QueryKin
 def test_a_claim_with_valid_runs_is_judged(kind: QueryKind) -> None:
     for row in rows_with(Ending(RunState.DONE, Validity.VALID), kind):
         assert row.missing is None
-        assert row.agreement in (Agreement.RATIO, Agreement.DIFFERENCE, Agreement.DIFFERENT)
+        assert row.judgement.outcome in (Outcome.AGREES, Outcome.DISAGREES, Outcome.UNDECIDED)
 
 
 @pytest.mark.parametrize(
@@ -146,4 +150,5 @@ def test_a_claim_with_valid_runs_is_judged(kind: QueryKind) -> None:
 def test_a_run_that_lacked_memory_is_an_outcome_and_no_value(fault: Any, label: str) -> None:
     ending = Ending(RunState.FAILED, fault=fault.fault(Stage.RUN))
     assert {row.result_text for row in rows_with(ending, QueryKind.OUTCOME)} == {label}
-    assert {row.agreement for row in rows_with(ending, QueryKind.VALUE)} == {Agreement.UNAVAILABLE}
+    rows = rows_with(ending, QueryKind.VALUE)
+    assert {row.judgement.outcome for row in rows} == {Outcome.NO_RESULT}

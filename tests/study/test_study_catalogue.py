@@ -1,12 +1,19 @@
 """The catalogue of studies is complete: every claim has a citation and a valid query."""
 
 import re
+import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.study.claim_evaluators import FLEET_EVALUATORS, PHONE_EVALUATORS
+from agent.virtual.profiles import load_profile, profile_ids
+from orchestrator.study.claim_evaluators import (
+    FLEET_EVALUATORS,
+    PHONE_EVALUATORS,
+    is_same_model,
+)
 from orchestrator.study.evidence import run_settings
 from orchestrator.study.self_check import SelfCheck
 from orchestrator.study.study_catalogue import (
@@ -80,7 +87,9 @@ def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
     if query.kind is QueryKind.UNOBSERVABLE or "external" in engines:
         return
     cells = [run_settings(cell.case, cell.condition) for s in sweeps for cell in s.cells]
-    for wanted in (query.where | query.first, query.where | query.second):
+    sides = [query.larger, query.smaller] if query.larger else [{}]
+    pairs = [(at, end) for at in sides for end in (query.first, query.second)]
+    for wanted in (query.where | at | end for at, end in pairs):
         matching = [at for at in cells if wanted.items() <= at.items()]
         assert matching, f"{claim.text}: no cell of the sweeps has {wanted}"
         for axis in set(query.axis.split()) - {"op_kind"}:
@@ -92,20 +101,53 @@ def test_every_topic_of_the_three_studies_is_covered() -> None:
     assert list(TOPICS)[:25] == [*(f"M{n}" for n in range(1, 13)), *(f"E{n}" for n in range(1, 14))]
 
 
+def claims_of_phone(name: str) -> set[tuple[str, str]]:
+    """Return the claims whose results are replays on the phone of this name."""
+    return {
+        (study.name, claim.text)
+        for study in all_studies().values()
+        for claim in study.claims
+        if claim.states_result and any(is_same_model(on, name) for on in claim.replays_on)
+    }
+
+
+@pytest.mark.parametrize("profile_id", profile_ids())
+def test_a_profile_lists_exactly_the_claims_that_it_was_chosen_by(profile_id: str) -> None:
+    profile = load_profile(profile_id)
+    listed: set[tuple[str, str]] = set()
+    for entry in profile.chosen_by:
+        name, _, pattern = entry.partition(": ")
+        found = {
+            (name, claim.text)
+            for claim in find_study(name).claims
+            if claim.states_result and fnmatchcase(claim.text, pattern)
+        }
+        assert found, f"{profile_id}: no claim matches '{entry}'"
+        listed |= found
+    assert listed == claims_of_phone(profile.name)
+
+
 def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> None:
     # A calibration replay must be marked as one.
     folder = ROOT / "agent" / "virtual" / "twin" / "measurements"
     fitted = {float(n) for n in re.findall(r"[\d.]+", _text(folder)) if n.strip(".")}
-    for name, minimum in (("emdl-latency", 8), ("emdl-cpuconf", 6), ("emdl-memory", 8)):
+    for name, minimum in (("emdl-latency", 8), ("emdl-memory", 8)):
         marked = 0
         for claim in find_study(name).claims:
             if not claim.only_this_phone or claim.value is None:
                 continue
-            seconds = round(claim.value / 1000, 4)
-            if claim.value in fitted or seconds in fitted:
-                assert claim.fitted_twin, f"{name}: {claim.text}: the twin was fitted to this"
+            if claim.value in fitted:
+                assert claim.replays_on, f"{name}: {claim.text}: the twin was fitted to this"
                 marked += 1
         assert marked >= minimum, name
+    meizu = tomllib.loads((folder / "meizu-16t.toml").read_text())
+    cells = {f"{row['cores']} {row['freq']}" for row in meizu["core_set"]}
+    replayed = {
+        claim.text.split(": ")[1].split(" (")[0]
+        for claim in find_study("emdl-cpuconf").claims
+        if claim.only_this_phone and claim.replays_on
+    }
+    assert replayed == cells
 
 
 def _text(folder: Path) -> str:

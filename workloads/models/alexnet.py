@@ -7,16 +7,21 @@ from workloads.graph import Model, Node, PublishedSize
 from workloads.layers import Conv2d, Dropout, Flatten, Linear, MaxPool, ReLU, SoftmaxCrossEntropy
 from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, classifier_head, conv_relu
 
+SIDE_MIN = 63  # pixels that its strides need
+
 
 @cache
 def alexnet(side: int = 224, classes: int = IMAGENET_CLASSES) -> Model:
-    """Return five convolutions and three fully connected layers."""
+    """Return five convolutions and three fully connected layers.
+
+    Images below 63 pixels would vanish in its pools: there the first stride is 1 instead of 4.
+    """
     source = "Krizhevsky 2014; torchvision's alexnet, 224x224, 1000 classes"
     return Model(
         "alexnet",
         {"image": (3, side, side)},
         (
-            *conv_relu("conv1", 64, 11, 4, 2),
+            *conv_relu("conv1", 64, 11, 4 if side >= SIDE_MIN else 1, 2),
             Node("pool1", MaxPool(3, 2)),
             *conv_relu("conv2", 192, 5),
             Node("pool2", MaxPool(3, 2)),

@@ -265,6 +265,8 @@ class PhoneProfile(_ProfilePart):
     # kHz by role for high, mid and low, if a study defined them
     levels: dict[str, dict[str, int]] = {}
     sources: tuple[str, ...] = Field(min_length=1)
+    # 'STUDY: CLAIM' of every claim that a figure was fitted to or chosen with; * is any text
+    chosen_by: tuple[str, ...] = ()
     tier: Literal["low", "mid", "high", "board"]
     scalar_ipc: float  # scalar work per cycle of the fastest core; 1 is a Cortex-A76
     fitted: FittedBlock | None = None

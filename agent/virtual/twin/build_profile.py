@@ -56,7 +56,7 @@ def build_phone(
     """Build a phone from its parts, with the source of every figure."""
     figures: dict[str, Any] = tomllib.loads(profile_path(body_id).read_text(encoding="utf-8"))
     body_soc = figures["soc_table"]
-    for key in ("fitted", "levels", "top_khz"):
+    for key in ("fitted", "levels", "top_khz", "chosen_by"):
         figures.pop(key, None)
     figures |= {
         "id": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
