@@ -27,6 +27,7 @@ COLUMN_NOTES = {
     "control": "control level of the phone: observed, partial or controlled",
     "verdict": "valid, suspect or void",
     "reasons": "reasons of the verdict, as text",
+    "judged_runs": "runs that were judged together with this one; 0: its trial is not complete",
     "started_at": "start of the attempt, UTC, ISO 8601",
     "ended_at": "end of the attempt, UTC, ISO 8601",
     "metric": "name of the metric, see [metrics](metrics.md)",

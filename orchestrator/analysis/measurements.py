@@ -58,7 +58,7 @@ class MeasuredRun:
     case: Case
     condition: Condition
     control: ControlLevel | None
-    verdict: Verdict
+    verdict: Verdict  # with what its siblings show
     metrics: dict[str, Metric]
     started_at: datetime
     ended_at: datetime
@@ -67,6 +67,7 @@ class MeasuredRun:
     step_time_curve: tuple[tuple[float, float], ...] = ()  # long runs: seconds, step time in ms
     applied: AppliedCondition = NOTHING_APPLIED
     programs: tuple[KernelProgram, ...] = ()
+    judged_runs: int = 0  # that were judged together; 0: its trial is not complete
 
     @property
     def valid(self) -> bool:

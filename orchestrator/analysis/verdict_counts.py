@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from orchestrator.analysis.joint_rules import SURE_RUNS
 from orchestrator.analysis.measurements import MeasuredRun
 from workloads.protocol.verdict import Reason, ReasonCode, Validity, Verdict, reason_text
+from workloads.units import count_text
 
 NO_REASON = "no reason given"
 
@@ -77,6 +79,23 @@ def count_verdicts(runs: Iterable[MeasuredRun]) -> VerdictCounts:
         validities[Validity.VOID],
         count_reasons(verdicts),
     )
+
+
+def judgement_text(runs: Iterable[MeasuredRun]) -> str:
+    """Say with how many runs the runs were judged, and what too few of them cannot show."""
+    counts = [run.judged_runs for run in runs if run.verdict.validity is not Validity.VOID]
+    judged = sorted(count for count in counts if count)
+    if not judged:
+        return ""
+    few = sum(count < SURE_RUNS for count in judged)
+    if few:
+        of = f"{few} of {count_text(len(counts), 'run')}" if few < len(counts) else "the runs"
+        return (
+            f"{of} were judged with fewer than {SURE_RUNS} runs of the same work: a disturbance "
+            "that lasts for a whole run cannot be known (repeat: 5 shows it)"
+        )
+    span = " to ".join(dict.fromkeys((str(judged[0]), str(judged[-1]))))
+    return f"each run was judged with {span} runs of the same work"
 
 
 def count_reasons(verdicts: Iterable[Verdict]) -> tuple[ReasonCount, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.verdict_counts import judgement_text
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.planning.states import RunState, SweepState
@@ -17,7 +18,7 @@ from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
 from workloads.protocol.faults import InvalidRequest
 
-__all__ = ["PRIORITY_MAX", "SweepState"]
+__all__ = ["PRIORITY_MAX", "SweepState", "judgement_text"]
 
 ENTRIES_MAX = 10_000  # of the audit log, in one answer
 

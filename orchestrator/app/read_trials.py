@@ -12,7 +12,6 @@ from orchestrator.store import results, trial_queries
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.trial_queries import AttemptReport, TrialSummary
 from workloads.protocol.faults import InvalidRequest
-from workloads.protocol.messages import Report
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.telemetry import read_telemetry
 from workloads.protocol.verdict import Validity
@@ -57,24 +56,25 @@ def show_trial(lab: LabConnection, prefix: str, draw: bool = False) -> TrialDeta
     phones = known_phones(lab.store) if draw else []
     zones = next((phone.facts.cpu_zones for phone in phones if phone.serial == summary.phone), ())
     charts = [
-        _draw(lab, item.report, zones) if draw and _is_drawn(item, reports[-1]) else None
+        _draw(lab, item, zones) if draw and _is_drawn(item, reports[-1]) else None
         for item in reports
     ]
     return TrialDetails(summary, tuple(reports), tuple(charts))
 
 
 def _is_drawn(item: AttemptReport, newest: AttemptReport) -> bool:
-    verdict = item.report.verdict
+    verdict = item.verdict
     return item is newest or (verdict is not None and verdict.validity is not Validity.VALID)
 
 
-def _draw(lab: LabConnection, report: Report, zones: Sequence[ThermalZone]) -> RunChart | None:
+def _draw(lab: LabConnection, item: AttemptReport, zones: Sequence[ThermalZone]) -> RunChart | None:
     """Return the chart of a run; None where no telemetry is stored or it cannot be read."""
-    blob = results.telemetry_blob(lab.store, report.telemetry) if report.telemetry else None
+    digest = item.report.telemetry
+    blob = results.telemetry_blob(lab.store, digest) if digest else None
     if blob is None:
         return None
     try:
         recorded = read_telemetry(blob)
     except InvalidRequest:
         return None
-    return build_run_chart(recorded, zones, report.verdict.reasons if report.verdict else ())
+    return build_run_chart(recorded, zones, item.verdict.reasons if item.verdict else ())

@@ -191,7 +191,7 @@ def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
         _print_digest(connect(lab_folder), name, as_json)
         return
     from orchestrator.app.compare_results import same_applied_clocks
-    from orchestrator.app.control_sweeps import RunState, show_sweep
+    from orchestrator.app.control_sweeps import RunState, judgement_text, show_sweep
     from orchestrator.commands.fleet_view import print_clocks, print_comparison
 
     details = show_sweep(connect(lab_folder), name)
@@ -210,6 +210,8 @@ def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
     )
     if summary.left_out.text:
         click.echo(f"  {safe_text(summary.left_out.text, 400)}")
+    if text := judgement_text(details.runs):
+        click.echo(f"  {text}")
     if summary.state_reason:
         click.echo(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
     for line in failure_lines(details.failures):

@@ -14,7 +14,7 @@ from workloads.command_output import say
 from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.protocol.verdict import Validity
 from workloads.text import safe_text
-from workloads.units import format_duration, step_time_text
+from workloads.units import count_text, format_duration, step_time_text
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
@@ -87,7 +87,10 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
     details = show_trial(connect(lab_folder), prefix, draw=True)
     summary = details.summary
     if as_json:
-        reports = [item.report.model_dump() for item in details.reports]
+        reports = [
+            item.report.model_dump() | {"judgement": asdict(item.judgement)}
+            for item in details.reports
+        ]
         charts = [asdict(chart) if chart else None for chart in details.charts]
         print_json(asdict(summary) | {"reports": reports, "charts": charts})
         return
@@ -133,7 +136,8 @@ def _result_lines(item: "AttemptReport", headline: str) -> Iterator[str]:
     metric = next((each for each in item.report.metrics if each.name == headline), None)
     value = metric and f"{step_time_text(headline, metric.value)} ({metric.provenance})"
     result = f"  {value}" if value else ""
-    yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{result}"
+    judged = f", judged with {count_text(count, 'run')}" if (count := item.judgement.runs) else ""
+    yield f"block {item.block + 1}, attempt {item.attempt}: {item.status}{result}{judged}"
     yield from _problem_lines(item)
 
 
@@ -164,7 +168,7 @@ def _problem_lines(item: "AttemptReport") -> Iterator[str]:
     report = item.report
     if report.fault is not None:
         yield f"    {report.fault} (blame: {report.fault.blame})"
-    for number, reason in enumerate(report.verdict.reasons if report.verdict else (), 1):
+    for number, reason in enumerate(item.verdict.reasons if item.verdict else (), 1):
         yield f"    {reason.validity} ({number}): {reason.text} [{reason.when}]"
     if report.restore_error is not None:
         yield f"    not restored: {report.restore_error}"
@@ -172,7 +176,7 @@ def _problem_lines(item: "AttemptReport") -> Iterator[str]:
 
 def _advice_lines(reports: Sequence["AttemptReport"]) -> Iterator[str]:
     """Yield what to do about each reason for which a run does not count."""
-    verdicts = [item.report.verdict for item in reports if item.report.verdict]
+    verdicts = [item.verdict for item in reports if item.verdict]
     reasons = [reason for verdict in verdicts for reason in verdict.reasons]
     codes = dict.fromkeys(each.code for each in reasons if each.validity is not Validity.VALID)
     if codes:

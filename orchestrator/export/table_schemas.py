@@ -93,12 +93,19 @@ def figures_table(first: RunColumns, runs: Iterable[MeasuredRun]) -> Table:
             )
             for name, metric in sorted(run.metrics.items())
         ]
-        shared = [*first.values(run), run.verdict.text, *times, programs, software_version()]
+        shared = [
+            *first.values(run),
+            run.verdict.text,
+            run.judged_runs,
+            *times,
+            programs,
+            software_version(),
+        ]
         return TableBlock(shared, rows)
 
     columns = (
-        "reasons started_at ended_at programs farmhand metric value:float unit source model_kind "
-        "error_rel:float grade"
+        "reasons judged_runs:int started_at ended_at programs farmhand metric value:float unit "
+        "source model_kind error_rel:float grade"
     )
     return first.table("figures", columns, map(block, runs))
 

@@ -6,7 +6,7 @@ A bundle is untrusted input: its checksums only prove that it was not changed si
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from time import time
 from typing import Any, NamedTuple
@@ -72,6 +72,11 @@ class BundleChecker:
             reason = str(error)
         shown = safe_text(reason, 200)
         raise InvalidRequest(f"part '{table.name}' has a row that is not valid: {shown}")
+
+    @property
+    def trials(self) -> Collection[str]:
+        """The trials that were checked."""
+        return self._trials.keys()
 
     def take_accepted(self) -> list[Report]:
         """Return the accepted reports that were checked since the last call."""
@@ -142,7 +147,7 @@ class BundleChecker:
             self._accepted.append(message)
         if message.telemetry is not None:
             self._blobs.add(message.telemetry)
-        return values
+        return values | {"judged": values["validity"]}
 
     def _check_chunk(self, values: Row) -> Row:
         _require(values["digest"] in self._blobs)

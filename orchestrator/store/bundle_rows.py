@@ -1,7 +1,7 @@
 """The rows of one sweep, exported to a bundle and imported again bit for bit.
 
 Values of the lab (health, fences, leases) are left out: exporting an imported bundle gives the same
-bundle. Metrics are left out as well: an import computes them from the reports.
+bundle. Metrics and joint judgements are left out as well: an import computes them from the reports.
 """
 
 import base64
@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, Table, select
 from orchestrator.store.audit_log import AuditEntry, record_audit
 from orchestrator.store.bundle_checks import PHONE_COLUMNS, BundleChecker, Row
 from orchestrator.store.database import Database, insert_and_count, insert_new
+from orchestrator.store.joint_judgements import judge_trials
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.tables import chunk, phone, report, run, sweep, trial
 from workloads.protocol.faults import InvalidRequest
@@ -24,7 +25,7 @@ PARTS: dict[str, Table] = {table.name: table for table in (phone, sweep, trial, 
 BATCH = 500
 _NOT_EXPORTED = {
     "run": {"id", "lease_until", "not_before"},  # every store numbers its rows itself
-    "report": {"id"},
+    "report": {"id", "judged", "judged_reasons", "judged_runs", "judged_rules"},
     "sweep": {"pinned", "notify"},
 }
 
@@ -88,6 +89,7 @@ def import_rows(
                 elif insert_and_count(connection, trial, batch) != len(batch):
                     raise InvalidRequest("a trial of the bundle belongs to another sweep here")
                 _insert_metrics(db, connection, sweep_id, checker.take_accepted())
+        judge_trials(connection, checker.trials)
         if counts["sweep"] != 1:
             raise InvalidRequest(f"the bundle has {counts['sweep']} sweeps instead of one")
         record_audit(connection, entry)

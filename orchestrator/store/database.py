@@ -67,7 +67,7 @@ POSTGRES_OPTIONS = {
 BULK_ROWS = 20_000  # in one statement
 MIGRATION_LOCK = 0x6661726D  # "farm"
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCHEMA = "0001"  # the newest revision in migrations/versions
+SCHEMA = "0002"  # the newest revision in migrations/versions
 
 
 class Database:

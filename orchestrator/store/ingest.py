@@ -20,6 +20,7 @@ from orchestrator.store import phone_health, poison, stop_rule, tables
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.chunk_quota import ChunkQuota
 from orchestrator.store.database import Database, count_rows, insert_new, is_of_runs, run_keys
+from orchestrator.store.joint_judgements import judge_trials
 from orchestrator.store.metric_checks import metric_objection
 from orchestrator.store.metric_codes import insert_metrics
 from orchestrator.store.next_runs import IS_LEASED
@@ -322,6 +323,7 @@ class _ReportBatch:
             succeeded = {(row.case_digest, row.phone) for row in self._accepted}
             poison.clear_for_phone(connection, succeeded)
             events += stop_rule.skip_converged(connection, self._accepted, policy_of)
+            judge_trials(connection, {row.trial for row in self._accepted})
 
 
 def _refusal(row: Row[Any] | None, report: Report, host: str, owner: str) -> str:
@@ -388,12 +390,14 @@ def report_row(report: Report, status: ReportStatus) -> dict[str, object]:
     """Return the row of a report with this status."""
     host_s = (report.ended_at - report.started_at).total_seconds()
     speed = phone_speed(report.stage_seconds.values(), host_s)
+    validity = report.verdict.validity if report.verdict else Validity.VOID
     return {
         "trial": report.run.trial,
         "repeat": report.run.repeat,
         "attempt": report.run.attempt,
         "status": status,
-        "validity": report.verdict.validity if report.verdict else Validity.VOID,
+        "validity": validity,
+        "judged": validity,
         "phone": report.phone,
         "host": report.host,
         "received_at": datetime.now(UTC),

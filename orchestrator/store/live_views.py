@@ -140,7 +140,7 @@ class CellProgressCache:
             .group_by(*key, run.c.state)
         )
         is_suspect = (report.c.status == ReportStatus.ACCEPTED) & (
-            report.c.validity != Validity.VALID
+            report.c.judged != Validity.VALID
         )
         left_out = (
             select(*key, report.c.status, func.count().label("count"))

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, and_, select
 from orchestrator.analysis.measurements import MeasuredTrial, MetricValue
 from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
+from orchestrator.store.joint_judgements import JUDGED, stored_judgement
 from orchestrator.store.tables import metric_name, phone, report, run, trial
 from orchestrator.store.tables import metric_origin as origins
 from orchestrator.store.tables import metric_value as values
@@ -72,7 +73,7 @@ def _query(metric: str, sweep: str | None) -> Select[Any]:
     query = (
         select(
             *(report.c.id, report.c.trial, run.c.block, report.c.started_at_s, report.c.status),
-            *(report.c.validity, report.c.control, metric_name.c.name, values.c.value),
+            *(report.c.judged, report.c.control, metric_name.c.name, values.c.value),
             *(origins.c.grade, origins.c.source, origins.c.model, origins.c.error_rel),
         )
         .join(run, and_(run.c.trial == report.c.trial, run.c.repeat == report.c.repeat))
@@ -88,12 +89,13 @@ def doubted_families(connection: Connection, reports: list[int]) -> dict[int, fr
     """The families of metrics that do not count, of some reports; few runs are not valid."""
     found: dict[int, frozenset[str]] = {}
     for first in range(0, len(reports), BATCH):
-        some = select(report.c.id, report.c.payload).where(
+        some = select(report.c.id, report.c.payload, *JUDGED).where(
             report.c.id.in_(reports[first : first + BATCH])
         )
-        for key, payload in connection.execute(some):
-            verdict = json.loads(payload).get("verdict")
-            found[key] = Verdict.model_validate(verdict).doubted if verdict else FAMILIES
+        for row in connection.execute(some):
+            sent = json.loads(row.payload).get("verdict")
+            verdict = stored_judgement(row).applied_to(Verdict.model_validate(sent)) if sent else None
+            found[row.id] = verdict.doubted if verdict else FAMILIES
     return found
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, func, select
 from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun, RunOutcome
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
+from orchestrator.store.joint_judgements import JUDGED, stored_judgement
 from orchestrator.store.tables import chunk, phone, report, run, trial
 from workloads.catalogue import Case
 from workloads.protocol.base import digest_of_bytes
@@ -16,6 +17,7 @@ from workloads.protocol.faults import Fault
 from workloads.protocol.memory_outcome import memory_outcome
 from workloads.protocol.messages import Report
 from workloads.protocol.phone_facts import PhoneFacts
+from workloads.protocol.verdict import Validity
 
 
 def measured_runs(db: Database, sweep_id: str, include_void: bool = False) -> list[MeasuredRun]:
@@ -29,7 +31,7 @@ def iterate_measured_runs(
     """Yield the runs of `measured_runs` one by one, so that only a few are in memory."""
     wanted = [ReportStatus.ACCEPTED, *([ReportStatus.VOID] if include_void else [])]
     query = (
-        select(report.c.payload, run.c.block, run.c.position, run.c.trial, run.c.phone)
+        select(report.c.payload, run.c.block, run.c.position, run.c.trial, run.c.phone, *JUDGED)
         .join(run, (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat))
         .where(run.c.sweep == sweep_id, report.c.status.in_(wanted))
         .order_by(run.c.phone, run.c.block, run.c.position, run.c.trial, run.c.repeat)
@@ -67,25 +69,27 @@ class _KnownTrials:
 def _to_measured_runs(
     sweep_id: str, rows: Iterable[Any], known: _KnownTrials
 ) -> Iterator[MeasuredRun]:
-    for payload, block, position, trial_id, serial in rows:
-        message = Report.model_validate_json(payload)
+    for row in rows:
+        message = Report.model_validate_json(row.payload)
         if message.verdict is None:
             continue
-        case, condition = known.trials[trial_id]
+        case, condition = known.trials[row.trial]
+        judgement = stored_judgement(row)
         yield MeasuredRun(
             sweep=sweep_id,
             trial=message.run.trial,
             repeat=message.run.repeat,
             attempt=message.run.attempt,
-            block=block,
-            position=position,
+            block=row.block,
+            position=row.position,
             phone=message.phone,
             host=message.host,
-            facts=known.facts[serial],
+            facts=known.facts[row.phone],
             case=case,
             condition=condition,
             control=message.control,
-            verdict=message.verdict,
+            verdict=judgement.applied_to(message.verdict),
+            judged_runs=judgement.runs,
             metrics={metric.name: metric for metric in message.metrics},
             started_at=message.started_at,
             ended_at=message.ended_at,
@@ -129,21 +133,21 @@ def run_outcomes(
     )
     same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     reports = (
-        select(report.c.trial, report.c.repeat, report.c.payload)
+        select(report.c.trial, report.c.repeat, report.c.payload, *JUDGED)
         .join(run, same)
         .where(run.c.sweep == sweep_id, run.c.state.in_(states))
         .where(report.c.status != ReportStatus.STALE)
         .order_by(report.c.attempt)
     )
     with db.read() as connection:
-        last = {(row.trial, row.repeat): row.payload for row in connection.execute(reports)}
+        last = {(row.trial, row.repeat): row for row in connection.execute(reports)}
         return [
             _outcome(row, last.get((row.trial, row.repeat))) for row in connection.execute(runs)
         ]
 
 
-def _outcome(row: Any, payload: str | None) -> RunOutcome:
-    message = Report.model_validate_json(payload) if payload else None
+def _outcome(row: Any, reported: Any | None) -> RunOutcome:
+    message = Report.model_validate_json(reported.payload) if reported else None
     metrics = {metric.name: metric for metric in message.metrics} if message else {}
     peak = metrics.get("peak_rss_mb")
     return RunOutcome(
@@ -155,7 +159,7 @@ def _outcome(row: Any, payload: str | None) -> RunOutcome:
         case=Case.model_validate(row.case),
         condition=Condition.model_validate(row.condition),
         state=RunState(row.state),
-        validity=message.verdict.validity if message and message.verdict else None,
+        validity=Validity(reported.judged) if reported and message and message.verdict else None,
         memory_outcome=memory_outcome(message.fault, metrics) if message else None,
         peak_rss_mb=peak.value if peak else None,
         fault=message.fault if message else None,

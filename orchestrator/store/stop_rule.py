@@ -118,7 +118,7 @@ def _valid_values(connection: Connection, row: Row[Any], rule: StopRule) -> list
     name = rule.metric or cell_of(connection, row).headline
     same = (run.c.trial == report.c.trial) & (run.c.repeat == report.c.repeat)
     query = (
-        select(metric_value.c.value, report.c.id, report.c.validity)
+        select(metric_value.c.value, report.c.id, report.c.judged)
         .join(run, run.c.id == metric_value.c.run)
         .join(report, same)
         .where(run.c.trial == row.trial, metric_value.c.name == name_code(name))

@@ -147,7 +147,7 @@ class ReportRow(SQLModel, table=True):
     repeat: int
     attempt: int
     status: str
-    validity: str
+    validity: str  # as sent
     phone: str
     host: str
     received_at: datetime = Field(sa_column=_utc())
@@ -156,6 +156,11 @@ class ReportRow(SQLModel, table=True):
     started_at_s: float  # epoch seconds by the clock of its host
     ended_at_s: float
     cooldown_s: float  # of that time, waiting for the start temperature
+    # The joint judgement; store/joint_judgements.py writes it.
+    judged: str  # whether the run counts beside its siblings; as sent before they are judged
+    judged_reasons: list[Any] = Field(default_factory=list, sa_column=_json(list))
+    judged_runs: int = 0  # that were judged together; 0: not judged yet
+    judged_rules: int = 0  # the version of the rules
     payload: str = Field(sa_column=Column(CompressedText, nullable=False))
 
 

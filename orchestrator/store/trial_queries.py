@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, func, select
 
+from orchestrator.analysis.joint_rules import JointJudgement
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database, as_utc
+from orchestrator.store.joint_judgements import stored_judgement
 from orchestrator.store.tables import report, run, trial
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Report
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import safe_text
 
 
@@ -40,7 +42,14 @@ class AttemptReport:
     attempt: int
     status: ReportStatus
     received_at: datetime
-    report: Report
+    report: Report  # as sent
+    judgement: JointJudgement
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict that counts: as sent, with what the other runs show."""
+        sent = self.report.verdict
+        return None if sent is None else self.judgement.applied_to(sent)
 
 
 def trial_label(case: Any, condition: Any) -> str:
@@ -102,7 +111,7 @@ def trial_summaries(
         in_state = select(run.c.id).where(run.c.trial == trial.c.id, run.c.state == state)
         selected = selected.where(in_state.exists())
     if verdict is not None:
-        judged = (report.c.trial == trial.c.id, report.c.validity == verdict)
+        judged = (report.c.trial == trial.c.id, report.c.judged == verdict)
         status = ReportStatus.VOID if verdict is Validity.VOID else ReportStatus.ACCEPTED
         reported = select(report.c.id).where(*judged, report.c.status == status)
         selected = selected.where(reported.exists())
@@ -136,6 +145,7 @@ def trial_reports(db: Database, trial_id: str) -> tuple[TrialSummary, list[Attem
             ReportStatus(stored.status),
             as_utc(stored.received_at),
             Report.model_validate_json(stored.payload),
+            stored_judgement(stored),
         )
         for stored in reports
     ]

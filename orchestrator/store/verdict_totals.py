@@ -9,6 +9,7 @@ from sqlalchemy import and_, case, func, or_, select
 from orchestrator.analysis.verdict_counts import LeftOutRuns, count_reasons
 from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
+from orchestrator.store.joint_judgements import JUDGED, stored_judgement
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.tables import report, trial
 from workloads.protocol.verdict import Validity, Verdict
@@ -17,7 +18,7 @@ REASONS_READ = 100  # of the newest runs of a sweep that do not count
 
 _VOID = report.c.status == ReportStatus.VOID
 _LEFT_OUT = or_(
-    _VOID, and_(report.c.status == ReportStatus.ACCEPTED, report.c.validity != Validity.VALID)
+    _VOID, and_(report.c.status == ReportStatus.ACCEPTED, report.c.judged != Validity.VALID)
 )
 
 
@@ -37,15 +38,16 @@ def with_left_out(db: Database, sweeps: Sequence[SweepSummary]) -> list[SweepSum
 
 def _left_out(db: Database, sweep: str, total: int, void: int) -> LeftOutRuns:
     newest = (
-        select(report.c.payload)
+        select(report.c.payload, *JUDGED)
         .join(trial, trial.c.id == report.c.trial)
         .where(trial.c.sweep == sweep, _LEFT_OUT)
         .order_by(report.c.id.desc())
         .limit(REASONS_READ)
     )
-    payloads = db.values(newest)
-    contents = [json.loads(payload).get("verdict") for payload in payloads]
-    reasons = count_reasons(Verdict.model_validate(content) for content in contents if content)
+    rows = [(row, json.loads(row.payload).get("verdict")) for row in db.rows(newest)]
+    reasons = count_reasons(
+        stored_judgement(row).applied_to(Verdict.model_validate(sent)) for row, sent in rows if sent
+    )
     first = reasons[0] if reasons else None
     return LeftOutRuns(
         *(total - void, void, first.code if first else None, first.text if first else "")

@@ -59,10 +59,11 @@ REASON_ADVICE = {
     "core_offline": "Nothing: the run is repeated. If it recurs, use other cores.",
     "step_times_changed": "Nothing: the run is repeated. If it recurs, look for other processes.",
     "step_times_two_modes": "Look for other processes on the phone, or pin the clocks.",
-    "work_rate_changed": "Find out what changed since the earlier runs; if the change is "
-    "permanent, the next runs count again.",
+    "work_rate_changed": "Find out what differed in this run; if the change is permanent, the next "
+    "runs have it too, and then all of them count.",
     "step_energy_changed": "Find out what else draws power: screen, radios, a charger; if the "
-    "change is permanent, the next runs count again.",
+    "change is permanent, the next runs have it too, and then all of them count.",
+    "agrees_with_runs": _REMARK,
     "time_stamps_coarse": "Times of this phone or program cannot be compared; use longer steps.",
     "cpu_time_low": "Something froze the program or limits its processor time; look for a "
     "battery saver or a limit of background apps.",

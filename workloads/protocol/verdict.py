@@ -54,6 +54,7 @@ class ReasonCode(StrEnum):
     SPEED_IMPOSSIBLE = "speed_impossible"
     WORK_RATE_CHANGED = "work_rate_changed"
     STEP_ENERGY_CHANGED = "step_energy_changed"
+    AGREES_WITH_RUNS = "agrees_with_runs"
     PHONE_CLOCK_WRONG = "phone_clock_wrong"
     TIME_STAMPS_COARSE = "time_stamps_coarse"
     CPU_TIME_LOW = "cpu_time_low"
@@ -175,10 +176,14 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "{limit_gflops:.0f}"
     ),
     ReasonCode.WORK_RATE_CHANGED: (
-        "steps differed by {change:+.1%} in time from {count} earlier runs of this phone"
+        "steps differed by {change:+.1%} in time from {count} other runs of the same work"
     ),
     ReasonCode.STEP_ENERGY_CHANGED: (
-        "steps differed by {change:+.1%} in energy from {count} earlier runs of this phone"
+        "steps differed by {change:+.1%} in energy from {count} other runs of the same work"
+    ),
+    ReasonCode.AGREES_WITH_RUNS: (
+        "a disturbance was seen, but steps took as long as in {count} undisturbed runs of the same "
+        "work ({change:+.1%})"
     ),
     ReasonCode.PHONE_CLOCK_WRONG: (
         "the phone's clock counted {phone_s:.1f} s; {host_s:.1f} s passed on the host"
@@ -321,6 +326,7 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.STEP_TIMES_CHANGED: "{limit:.1%}",
     ReasonCode.WORK_RATE_CHANGED: "±{limit:.1%}",
     ReasonCode.STEP_ENERGY_CHANGED: "±{limit:.1%}",
+    ReasonCode.AGREES_WITH_RUNS: "±{limit:.1%}",
     ReasonCode.TIME_STAMPS_COARSE: "{limit:.2g} ms",
     ReasonCode.CPU_TIME_LOW: "{limit:.0%}",
     ReasonCode.POWER_CHANGED: "±{limit:.0%}",

@@ -12,6 +12,7 @@ from orchestrator.dispatch import ingest_service
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.scheduler import Scheduler
 from orchestrator.store.database import Database
+from orchestrator.store.joint_judgements import judge_outdated
 from workloads.lab.service_health import ServiceHealth
 from workloads.lab.service_metrics import ServiceMetrics
 from workloads.lab.settings import Lab
@@ -81,9 +82,10 @@ def watch_connections(lab: Lab, health: ServiceHealth) -> None:
 
 
 def migrate_store(lab: Lab) -> None:
-    """Create the tables of the store, or bring them to this version."""
+    """Create the tables of the store, or bring them and the judgements to this version."""
     database = Database(lab.store_url)
     database.migrate()
+    judge_outdated(database)
     database.close()
 
 

@@ -9,7 +9,7 @@ from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.set_clocks import clock_table
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
-from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts
+from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts, judgement_text
 from orchestrator.export.report.charts import BarPart, draw_stacked_bars
 from orchestrator.export.report.report_data import Card, ReportData, Section, same_clocks_text
 from workloads.protocol.condition import Condition
@@ -103,10 +103,15 @@ def validity_section(data: ReportData) -> Section:
         "Which runs count",
         f"{verdicts.valid} valid, {verdicts.suspect} suspect and {verdicts.void} void of "
         f"{verdicts.total} runs. Only valid runs are compared; a run that did not meet its "
-        "condition is void and was repeated. The head of this page has the reasons.",
+        "condition is void and was repeated. The head of this page has the reasons."
+        f"{_as_sentence(judgement_text(data.runs))}",
         cards=(card,) if rows else (),
         note="" if rows else "There are no runs.",
     )
+
+
+def _as_sentence(text: str) -> str:
+    return f" {text[0].upper()}{text[1:]}." if text else ""
 
 
 def _verdict_parts(counts: VerdictCounts, failed: int) -> tuple[tuple[str, int, int], ...]:

@@ -1,6 +1,6 @@
 """The initial schema: the tables as the code defines them, until the first release.
 
-A revision 0002 writes them out here first: a later change of the code must not change this one.
+A new store therefore has the columns of later revisions already, and these look for them.
 """
 
 from alembic import context, op
