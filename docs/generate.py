@@ -23,6 +23,7 @@ from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.reason_advice import REASON_ADVICE
 
 ROOT = Path(__file__).resolve().parents[1]
+JOINT_RULES = "orchestrator/analysis/joint_rules.py"
 PAGES = ROOT / "docs" / "reference"
 HELP_WIDTH = 96
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -121,9 +122,9 @@ def render_reasons() -> str:
 
 
 def _reason_consequences() -> dict[str, set[str]]:
-    """What the agent makes of a run for each reason, read from its source."""
+    """What the agent and the joint rules make of a run for each reason, read from their source."""
     found: dict[str, set[str]] = {}
-    for file in sorted((ROOT / "agent").rglob("*.py")):
+    for file in sorted([*(ROOT / "agent").rglob("*.py"), ROOT / JOINT_RULES]):
         for function in ast.walk(ast.parse(file.read_text())):
             if isinstance(function, ast.FunctionDef):
                 _collect_consequences(function, found)

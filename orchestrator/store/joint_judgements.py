@@ -52,7 +52,7 @@ class _StoredRun(NamedTuple):
     numbers: RunNumbers
 
 
-def stored_judgement(row: Row[Any]) -> JointJudgement:
+def stored_judgement(row: Any) -> JointJudgement:
     """Return the joint judgement of a row of `report`."""
     reasons = tuple(Reason.model_validate(each) for each in row.judged_reasons)
     return JointJudgement(Validity(row.judged), reasons, row.judged_runs, row.judged_rules)

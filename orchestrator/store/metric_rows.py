@@ -94,7 +94,8 @@ def doubted_families(connection: Connection, reports: list[int]) -> dict[int, fr
         )
         for row in connection.execute(some):
             sent = json.loads(row.payload).get("verdict")
-            verdict = stored_judgement(row).applied_to(Verdict.model_validate(sent)) if sent else None
+            judgement = stored_judgement(row)
+            verdict = sent and judgement.applied_to(Verdict.model_validate(sent))
             found[row.id] = verdict.doubted if verdict else FAMILIES
     return found
 

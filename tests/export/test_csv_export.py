@@ -60,6 +60,7 @@ def test_a_row_has_every_column_of_a_figure() -> None:
         "control": "controlled",
         "verdict": "valid",
         "reasons": "; ".join(reason.text for reason in reasons),
+        "judged_runs": "0",
         "metric": "step_ms",
         "value": "12.5",
         "unit": "ms",
