@@ -1,20 +1,20 @@
 """Runs studies: their sweeps become runs of a lab, and the results become evidence for claims."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import NothingMatches
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.control_sweeps import find_sweep
-from orchestrator.app.export_results import incomplete_text, report_input, with_telemetry
+from orchestrator.app.export_results import incomplete_text, with_telemetry
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.screen.waiting_sweep import SweepWait, find_obstacles, obstacle_text
 from orchestrator.app.submit_sweep import submit_sweep
-from orchestrator.export.report.page import render_page
-from orchestrator.export.report.study_section import study_section
+from orchestrator.export.study_page import render_study_page
 from orchestrator.planning.states import RunState
 from orchestrator.store import phone_queries, results, sweep_queries
 from orchestrator.store.database import Database
@@ -27,6 +27,9 @@ from orchestrator.study.claim_table import (
     table_notes,
 )
 from orchestrator.study.evidence import StudyEvidence, collect_evidence
+from orchestrator.study.experiment import PlannedCell, experiment_rows
+from orchestrator.study.figure_panels import figure_panels
+from orchestrator.study.group_answers import group_answers
 from orchestrator.study.study_catalogue import Claim, Study, all_studies, find_study
 from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import count_outcomes, topic_rows
@@ -34,7 +37,7 @@ from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 
 __all__ = ["HEADINGS", "TOPIC_HEADINGS", "Claim", "all_studies", "blank_repeats"]
-__all__ += ["count_outcomes", "table_notes", "topic_rows"]
+__all__ += ["count_outcomes", "group_answers", "table_notes", "topic_rows"]
 
 FINISHED_POLL_S, PHONES_POLL_S = 0.5, 5.0
 
@@ -111,14 +114,15 @@ def answer_stored_study(
     lab: LabConnection, name: str, sweeps: Sequence[str], skipped: Mapping[str, str]
 ) -> StudyAnswer:
     """Compare the claims of a study with what the store has of its sweeps."""
-    evidence = _read_evidence(lab.store, sweeps, skipped)
-    return _answer(find_study(name), evidence, lab.store, sweeps)
+    study = find_study(name)
+    evidence = _read_evidence(lab.store, study, sweeps, skipped)
+    return _answer(study, evidence, lab.store, sweeps)
 
 
 def _read_evidence(
-    store: Database, sweeps: Sequence[str], skipped: Mapping[str, str]
+    store: Database, study: Study, sweeps: Sequence[str], skipped: Mapping[str, str]
 ) -> StudyEvidence:
-    """Return what the store has of some sweeps as evidence."""
+    """Return what the store has of a study's sweeps as evidence."""
     runs = [
         run for sweep in sweeps for run in results.measured_runs(store, sweep, include_void=True)
     ]
@@ -130,7 +134,7 @@ def _read_evidence(
         if phone.serial in phones
     }
     recorded = with_telemetry(store, (run for run in runs if run.valid), [])
-    return collect_evidence(runs, outcomes, recorded, skipped, known)
+    return collect_evidence(runs, outcomes, recorded, skipped, known, study.traced)
 
 
 def _answer(
@@ -143,19 +147,40 @@ def _answer(
         raise NothingMatches(f"{study.name} has no evidence: {'; '.join(list(reasons)[:3])}")
     stored = [sweep_queries.sweep_summaries(store, name) for name in sweeps]
     summaries = [item for found in stored for item in found]
-    given = report_input(store, summaries)
-    section = study_section(study, rows)
     incomplete = [
         f"{item.name}: {incomplete_text(item)}" for item in summaries if not item.finished
     ]
+    rates = [
+        value
+        for observation in evidence.observations
+        if observation.metric == "readings_per_s"
+        for value in observation.values
+    ]
+    page = render_study_page(
+        study,
+        rows,
+        [(figure, figure_panels(figure, evidence)) for figure in study.figures],
+        experiment_rows(study.experiment, _planned_cells(store, sweeps), rates),
+        sweeps,
+        any_simulated(rows),
+        " ".join(incomplete),
+    )
     return StudyAnswer(
         study,
         rows,
         any_simulated(rows),
-        render_page(study.title, given, " ".join(incomplete), first=section),
+        page,
         tuple(incomplete),
         _failed_runs(store, sweeps),
     )
+
+
+def _planned_cells(store: Database, sweeps: Sequence[str]) -> list[PlannedCell]:
+    """Return the cells that some sweeps planned, with the number of their runs on a phone."""
+    planned = [outcome for sweep in sweeps for outcome in results.run_outcomes(store, sweep)]
+    runs = Counter(outcome.trial for outcome in planned)
+    by_trial = {outcome.trial: outcome for outcome in planned}
+    return [PlannedCell(o.case, o.condition, runs[trial]) for trial, o in by_trial.items()]
 
 
 def _failed_runs(store: Database, sweeps: Sequence[str]) -> int:

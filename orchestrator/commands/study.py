@@ -258,9 +258,11 @@ def _outcomes_text(rows: "Sequence[ClaimRow]") -> str:
 
 
 def _print(answer: "StudyAnswer") -> None:
-    from orchestrator.app.run_study import HEADINGS, blank_repeats, table_notes
+    from orchestrator.app.run_study import HEADINGS, blank_repeats, group_answers, table_notes
 
     click.echo(f"\n{answer.study.title}. {answer.study.question}")
+    for group in group_answers(answer.study, answer.rows):
+        print_paragraph(group.text)
     rows = [row.cells for row in answer.rows]
     print_table(HEADINGS, blank_repeats(rows) if sys.stdout.isatty() else rows)
     click.echo(_outcomes_text(answer.rows))

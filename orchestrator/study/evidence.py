@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.planning.states import RunState
-from orchestrator.study.telemetry_metrics import telemetry_metrics
+from orchestrator.study.telemetry_metrics import telemetry_metrics, trace_of_steps
 from orchestrator.study.trade_names import with_trade_name
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
@@ -101,6 +101,8 @@ class StudyEvidence:
     observations: tuple[Observation, ...] = ()
     outcomes: tuple[ObservedOutcome, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)  # reason by serial
+    # by serial: how busy its processors were over some steps, (ms, percent) by name
+    traces: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]] = field(default_factory=dict)
 
     def find(self, phone: str, metric: str, settings: RunSettings) -> list[Observation]:
         """Return a phone's observations of a metric under these settings."""
@@ -162,14 +164,17 @@ def collect_evidence(
     telemetry: Iterable[tuple[MeasuredRun, Telemetry]] = (),
     left_out: Mapping[str, str] | None = None,
     known: Mapping[str, tuple[str, Provenances | None]] | None = None,
+    traced: RunSettings | None = None,
 ) -> StudyEvidence:
     """Collect the runs of a study's sweeps; only valid ones become observations.
 
-    `known` holds the model and the provenances of every phone.
+    `known` holds the model and the provenances of every phone. `traced` are the settings of the
+    runs whose steps are shown over time.
     """
+    traces: dict[str, Mapping[str, Sequence[tuple[float, float]]]] = {}
     known = known or {run.phone: (run.facts.model, run.facts.provenance) for run in runs}
     values: dict[tuple[str, tuple[tuple[str, str | int], ...], str], list[RunValue]] = {}
-    for run, run_values in _run_values(runs, telemetry):
+    for run, run_values in _run_values(runs, _keep_traces(telemetry, traced, traces)):
         for value in run_values:
             key = (run.phone, tuple(sorted(value[0].items())), value[1])
             values.setdefault(key, []).append(value)
@@ -186,7 +191,21 @@ def collect_evidence(
         observations,
         tuple(_outcome(planned, reasons, known) for planned in outcomes),
         dict(left_out or {}),
+        traces,
     )
+
+
+def _keep_traces(
+    telemetry: Iterable[tuple[MeasuredRun, Telemetry]],
+    traced: RunSettings | None,
+    traces: dict[str, Mapping[str, Sequence[tuple[float, float]]]],
+) -> Iterator[tuple[MeasuredRun, Telemetry]]:
+    """Pass runs on, and keep the trace of each phone's first run with the wanted settings."""
+    for run, recorded in telemetry:
+        is_new = traced is not None and run.valid and run.phone not in traces
+        if is_new and matches_settings(run_settings(run.case, run.condition), traced or {}):
+            traces[run.phone] = trace_of_steps(recorded)
+        yield run, recorded
 
 
 RunValue = tuple[RunSettings, str, float, Provenance]  # settings, metric, value, provenance

@@ -17,7 +17,9 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from orchestrator.study.experiment import Experiment
 from orchestrator.study.self_check import SelfCheck
+from orchestrator.study.study_figure import FigureKind, StudyFigure
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import BadFile, InvalidRequest
 
@@ -227,6 +229,10 @@ class Study(WireModel):
     virtual_phones: tuple[str, ...] = Field(
         default=(), description="used with --virtual; empty: the default fleet"
     )
+    experiment: Experiment = Field(
+        default_factory=Experiment, description="what the publication says of its experiment"
+    )
+    figures: tuple[StudyFigure, ...] = Field(default=(), description="its figures, drawn again")
 
     @model_validator(mode="after")
     def _covers_known_topics(self) -> Self:
@@ -239,6 +245,12 @@ class Study(WireModel):
     def topic_of(self, claim: Claim) -> str:
         """Return the key of TOPICS that a claim belongs to."""
         return claim.topic or self.covers[0]
+
+    @property
+    def traced(self) -> Settings | None:
+        """The settings of the runs whose steps are drawn over time; None: it draws none."""
+        traces = [f.lines[0].where for f in self.figures if f.kind is FigureKind.TRACE]
+        return traces[0] if traces else None
 
     def citation_of(self, claim: Claim) -> str:
         """Return where a claim was published."""

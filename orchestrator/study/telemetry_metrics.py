@@ -6,12 +6,14 @@ from statistics import mean, median
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import OpMethod, op_rows
 from workloads.protocol.metrics import Provenance
-from workloads.protocol.telemetry import CLOCK, Telemetry
+from workloads.protocol.telemetry import CLOCK, CORE, GPU_BUSY, Telemetry, part_rates
 
 TelemetryMetric = tuple[dict[str, str | int], str, float, Provenance]
 _MINUTE_NS = 60_000_000_000
 _TEN_S_NS = 10_000_000_000
 _GOVERNOR_NS = 2_000_000_000  # after this time the governor has reacted to the load
+TRACED_STEPS = 3  # as many as the TX2 study shows
+TRACE_PART_NS = 10_000_000  # its interval of 10 ms
 TRACE_NS = 1465 * 1_000_000_000  # length of the thermal trace of EMDL'21
 
 
@@ -25,6 +27,28 @@ def telemetry_metrics(run: MeasuredRun, telemetry: Telemetry) -> Iterator[Teleme
         yield from _settled_clock_share(telemetry, clock.provenance)
     if temperature := run.metrics.get("start_temp_c"):
         yield from _body_rise(run, telemetry, temperature.provenance)
+
+
+def trace_of_steps(telemetry: Telemetry) -> dict[str, list[tuple[float, float]]]:
+    """Return how busy the GPU and each core were over a few steps: (ms, percent) by name."""
+    windows = telemetry.windows
+    if not windows.n:
+        return {}
+    start = windows.t_ns[0]
+    step_ns = windows.ns[0] / max(windows.n[0], 1)
+    span = (start, start + round(TRACED_STEPS * step_ns))
+    names = {GPU_BUSY: "GPU"} | {
+        name: f"cpu{name.removeprefix(CORE)}" for name in telemetry.series if name.startswith(CORE)
+    }
+    traced = {}
+    for name, shown in sorted(names.items(), key=lambda item: (item[0] != GPU_BUSY, item[1])):
+        series = telemetry.series.get(name)
+        rates = part_rates(series, span, TRACE_PART_NS) if series and len(series.t_ns) > 1 else []
+        part_ms = (span[1] - span[0]) / 1e6 / max(len(rates), 1)
+        points = [((n + 0.5) * part_ms, min(100 * rate, 100.0)) for n, rate in enumerate(rates)]
+        if points:
+            traced[shown] = points
+    return traced
 
 
 def _op_shares(

@@ -4,14 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.export.report.page import render_page
-from orchestrator.export.report.report_data import ReportInput
-from orchestrator.export.report.study_section import study_section
-from orchestrator.study.claim_table import evaluate_claims
-from orchestrator.study.evidence import collect_evidence
-from orchestrator.study.study_catalogue import find_study
 from orchestrator.study.telemetry_metrics import TRACE_NS, telemetry_metrics
-from tests.analysis.builders import HOST, measured, phone
+from tests.analysis.builders import measured, phone
 from workloads.protocol.phone_facts import ThermalZone
 from workloads.protocol.telemetry import pack_telemetry, read_telemetry
 
@@ -72,20 +66,3 @@ def test_the_body_temperature_is_read_at_the_end_of_the_study_s_trace() -> None:
     warm = [20_000] * 10 + [31_000] * 5 + [50_000]
     readings = {"t_ns": [t * SECOND for t in times_s], "paths": ["/skin"], "columns": [warm]}
     assert metrics_in({"readings": readings}, start_temp_c=20.0)["body_rise_c", ""] == 11.0
-
-
-def test_a_page_starts_with_the_claims_and_escapes_model_names() -> None:
-    study = find_study("tx2-predictability")
-    facts = phone("a", model="<script>x</script>")
-    fields = {"workload": "densenet40", "facts": facts, "provenance": HOST}
-    runs = [measured("a", 9.0, parameters={"batch_size": 16}, step_similarity=0.9, **fields)]
-    lines = evaluate_claims(study, collect_evidence(runs, []))
-    page = render_page(study.title, ReportInput(runs), first=study_section(study, lines))
-    assert "arXiv 1906.04278" in page
-    assert page.index("Are training steps alike") < page.index("Which phone for which model")
-    assert "<script>x" not in page
-    kernels_page = render_page(study.title, ReportInput([]), first=study_section(study, lines))
-    assert "Are training steps alike" in kernels_page
-    assert "No phone can be ranked first" not in kernels_page, (
-        "results of kernels do not rank phones"
-    )
