@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from orchestrator.study.figure_panels import FigurePanel, Mark
+from orchestrator.study.figure_panels import FigureMark, FigurePanel
 from orchestrator.study.study_catalogue import format_number
 from orchestrator.study.study_figure import FigureKind, StudyFigure
 
@@ -91,7 +91,7 @@ def draw_panel(figure: StudyFigure, panel: FigurePanel) -> Chart:
 
 
 def _results(
-    figure: StudyFigure, marks: Sequence[Mark], x: _Scale, y: _Scale, colour: int
+    figure: StudyFigure, marks: Sequence[FigureMark], x: _Scale, y: _Scale, colour: int
 ) -> Iterable[str]:
     if figure.kind is not FigureKind.POINTS and len(marks) > 1:
         points = " ".join(f"{x(mark.x):.1f},{y(mark.y):.1f}" for mark in marks)

@@ -10,7 +10,7 @@ from orchestrator.study.evidence import RunSettings, StudyEvidence
 from orchestrator.study.study_figure import FigureKind, StudyFigure
 
 
-class Mark(NamedTuple):
+class FigureMark(NamedTuple):
     """A point of a line, with a name if it has one."""
 
     x: float
@@ -23,8 +23,8 @@ class FigurePanel:
     """What one phone shows: lines of results, and the published points beside them."""
 
     phone: str
-    lines: Mapping[str, Sequence[Mark]]
-    published: Mapping[str, Sequence[Mark]] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[FigureMark]]
+    published: Mapping[str, Sequence[FigureMark]] = field(default_factory=dict)
 
 
 def figure_panels(figure: StudyFigure, evidence: StudyEvidence) -> list[FigurePanel]:
@@ -33,7 +33,8 @@ def figure_panels(figure: StudyFigure, evidence: StudyEvidence) -> list[FigurePa
     for phone, model in sorted(evidence.phones.items(), key=lambda item: (item[1], item[0])):
         if figure.kind is FigureKind.TRACE:
             lines = {
-                name: [Mark(*p) for p in t] for name, t in evidence.traces.get(phone, {}).items()
+                name: [FigureMark(*p) for p in t]
+                for name, t in evidence.traces.get(phone, {}).items()
             }
         else:
             lines = _lines(figure, evidence, phone)
@@ -42,16 +43,16 @@ def figure_panels(figure: StudyFigure, evidence: StudyEvidence) -> list[FigurePa
     return panels
 
 
-def _published(figure: StudyFigure, model: str) -> dict[str, list[Mark]]:
-    published: dict[str, list[Mark]] = {}
+def _published(figure: StudyFigure, model: str) -> dict[str, list[FigureMark]]:
+    published: dict[str, list[FigureMark]] = {}
     for point in figure.points:
         if not point.phone or is_same_model(point.phone, model):
-            published.setdefault(point.line, []).append(Mark(point.x, point.y, point.label))
+            published.setdefault(point.line, []).append(FigureMark(point.x, point.y, point.label))
     return published
 
 
-def _lines(figure: StudyFigure, evidence: StudyEvidence, phone: str) -> dict[str, list[Mark]]:
-    found: dict[str, dict[float, list[Mark]]] = {}
+def _lines(figure: StudyFigure, evidence: StudyEvidence, phone: str) -> dict[str, list[FigureMark]]:
+    found: dict[str, dict[float, list[FigureMark]]] = {}
     for line in figure.lines:
         for observation in evidence.find(phone, line.metric, line.where):
             x = _x_of(figure, evidence, phone, observation.settings)
@@ -59,12 +60,12 @@ def _lines(figure: StudyFigure, evidence: StudyEvidence, phone: str) -> dict[str
                 continue
             name = str(observation.settings.get(line.each, "")) if line.each else line.name
             words = (str(observation.settings.get(key, "")) for key in figure.label.split())
-            mark = Mark(x, median(observation.values), " ".join(words).strip())
+            mark = FigureMark(x, median(observation.values), " ".join(words).strip())
             found.setdefault(name, {}).setdefault(x, []).append(mark)
     return {name: _merged(by_x, figure.kind) for name, by_x in sorted(found.items())}
 
 
-def _merged(by_x: Mapping[float, Sequence[Mark]], kind: FigureKind) -> list[Mark]:
+def _merged(by_x: Mapping[float, Sequence[FigureMark]], kind: FigureKind) -> list[FigureMark]:
     """Return one mark per x of a curve, from the cell that was repeated most; all marks else."""
     if kind is FigureKind.POINTS:
         return [mark for x in sorted(by_x) for mark in by_x[x]]
