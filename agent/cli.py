@@ -88,6 +88,7 @@ def agent(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
         state_dir=folder,
         connect=(*agent_settings.connect, *map(_tcp_address, connect)),
         max_parallel=agent_settings.max_parallel,
+        commission=agent_settings.commission,
         files=lab.files_folder,
         timeouts=replace(DEFAULT_TIMEOUTS.with_patience(patience), watchdog_timeout_s=watchdog_s),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent.commission import commission_phone
+from agent.commission import commission_phone, is_commissioning_due
 from agent.deadline import Deadline
 from agent.heartbeat import HeartbeatSender
 from agent.host_broker import HostBroker
@@ -280,6 +280,9 @@ class HostAgent:
         )
 
     def _attempt(self, slot: PhoneSlot, job: Job) -> LaneResult:
+        if self.settings.commission and is_commissioning_due(slot.phone.facts):
+            succeeded, text = commission_phone(slot.phone, self._lane_context(slot), quick=True)
+            log.log(logging.INFO if succeeded else logging.WARNING, "%s", text)
         result = run_attempt(job, slot.phone, self._lane_context(slot))
         if slot.update_facts(slot.phone.facts):  # a first run calibrates the fuel gauge
             self._announce(slot)

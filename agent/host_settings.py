@@ -17,3 +17,4 @@ class HostSettings:
     max_parallel: int = 60
     files: Path | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    commission: bool = True  # a physical phone before its first run, if it never was

@@ -21,6 +21,7 @@ from agent.judge.observe_disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
 from agent.judge.verdict_rules import is_reference
+from agent.judge.work_rate_rules import step_unrest
 from agent.lane_context import LaneContext, LaneResult
 from agent.lane_stages import LAST_STAGE, LaneStages
 from agent.launch.canary import CanaryRounds
@@ -80,6 +81,7 @@ class _Lane:
         self.applied = AppliedCondition()
         self.pid: int | None = None
         self.affinity: ThreadAffinity | None = None
+        self.rounds: CanaryRounds | None = None
         self.canaries: Mapping[CanaryKind, CanaryTimes] = {}
         self.resting_rails_w: float | None = None
         self.launched_s = (0.0, 0.0)  # host's clock before and after the snapshot and the launch
@@ -117,9 +119,9 @@ class _Lane:
             with stage(Stage.PIN):
                 self._pin(probe)
             with stage(Stage.CANARY_BEFORE):
-                rounds = CanaryRounds(phone, runner, cores, self.applied, spec.kernels)
+                self.rounds = CanaryRounds(phone, runner, cores, self.applied, spec.kernels)
                 if self.context.canary:
-                    rounds.run_first(self.context.relearn)
+                    self.rounds.run_first(self.context.relearn)
             with stage(Stage.COOL):
                 if self.context.canary:
                     cool_again(phone, job.condition, self.waits.sleep)
@@ -128,7 +130,7 @@ class _Lane:
             with stage(Stage.CANARY_AFTER):
                 # Free or throttled clocks would be taken for a drift of the phone.
                 is_cold = job.condition.protocol is Protocol.COLD
-                self.canaries = rounds.run_second(accumulate=is_cold)
+                self.canaries = self.rounds.run_second(accumulate=is_cold)
             with stage(Stage.COLLECT):
                 self.result = self._collect(probe, before, output)
                 self.verdict = self.result.verdict
@@ -136,6 +138,8 @@ class _Lane:
             self._restore()
             if self.verdict is None or disturbing_reasons(self.verdict):
                 phone.forget_new_canaries(self.known_canaries)
+            elif self.rounds is not None:
+                self.rounds.learn_from_run()
             save_phone_memory(self.context.state_dir, phone.facts.serial, phone.memory)
 
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[RunProbe, LaunchSpec]:
@@ -201,6 +205,7 @@ class _Lane:
             usual_limits_khz=memory.limits_khz,
             earlier_step_ms=memory.step_ms.get(work, ()),
             earlier_step_mj={meter: memory.step_mj.get(f"{work} {meter}", ()) for meter in METERS},
+            earlier_unrest=memory.unrest.get(self._clocks_name, ()),
             temp_step_c=memory.temp_step_c,
             core_flops=memory.core_flops,
             host_s=host_s,
@@ -215,7 +220,14 @@ class _Lane:
             energy = (f"{work} {meter}", observation.step_mj)
             phone.remember_work(step_ms=(work, step_ms), step_mj=energy)
             phone.remember_temp_step(observation.finest_temp_step_c)
+        if not disturbing_reasons(result.verdict):
+            phone.remember_work(unrest=(self._clocks_name, step_unrest(observation)))
         return result
+
+    @property
+    def _clocks_name(self) -> str:
+        """What the noise of steps depends on."""
+        return "held" if self.applied.clocks_khz else "free"
 
     def _restore(self) -> None:
         if not self.session.has_begun:

@@ -13,16 +13,30 @@ from agent.collect.cpu_usage import (
 from agent.collect.energy import CHARGING, STATUS
 from agent.collect.readings import Readings
 from workloads.protocol.phone_facts import ThermalZone
-from workloads.protocol.verdict import OF_THE_MOMENT, Reason, Validity, Verdict
+from workloads.protocol.verdict import (
+    OF_THE_MOMENT,
+    Reason,
+    ReasonCode,
+    Validity,
+    Verdict,
+)
+
+# A change without a known cause. On a noisy phone it is what has to be learned.
+_UNEXPLAINED = frozenset(
+    {
+        *(ReasonCode.STEP_TIMES_CHANGED, ReasonCode.STEP_TIMES_TWO_MODES),
+        *(ReasonCode.CANARY_CHANGED, ReasonCode.POWER_CHANGED),
+    }
+)
 
 
 def disturbing_reasons(verdict: Verdict) -> list[Reason]:
     """Return why nothing may be learned from a run: it is void, or something else was active."""
     return [
         reason
-        for reason in verdict.reasons
-        if reason.validity is Validity.VOID
-        or (reason.validity is Validity.SUSPECT and reason.code in OF_THE_MOMENT)
+        for reason in verdict.objections
+        if reason.code not in _UNEXPLAINED
+        and (reason.validity is Validity.VOID or reason.code in OF_THE_MOMENT)
     ]
 
 

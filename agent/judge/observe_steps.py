@@ -10,6 +10,7 @@ fast stretch shows that the rest of the run was slow.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,11 @@ SLOW_SHARE_MIN = 0.05  # of the windows at these clocks
 STALLED_SHARE_MIN = 0.03  # of the time: on phones, mean and median differ by less than 0.5 %
 STALLED_STEP = 2.0  # times as long as the other steps of a window: not noise
 FAST_MODE_SHARE_MIN, SLOW_MODE_SHARE_MIN, MODE_GAP_FACTOR = 0.08, 0.2, 4.0
+HARMLESS = 0.01  # of the run's step time
+MEDIAN_ERROR = 1.25  # standard error of a median, relative to the error of a mean
+# What a phone does by itself is learned from its own runs, up to a limit.
+RUNS_LEARNED, UNREST_FACTOR, CHANGE_MAX = 6, 1.25, 0.06
+CLOCKS_HIDDEN_CHANGE = 0.05  # until that is known, where no clock is shown that would explain it
 CLOCK_STEP = 0.01  # clocks that differ by less are the same
 Clocks = Sequence[tuple[int, int]]  # moments in ns and kHz of one policy
 Array = NDArray[np.float64]
@@ -60,19 +66,49 @@ class StepChange:
     share: float  # of the windows at these clocks
     start_ns: int  # since the first window
     end_ns: int
+    # How much it changed the median of these windows, and two standard errors of that.
+    effect: float = inf
+    effect_error: float = 0.0
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it certainly changed the step time of the run by less than one percent."""
+        return abs(self.effect) + self.effect_error < HARMLESS
 
 
-def step_changes(groups: Sequence[StepSeries], start_ns: int) -> Iterator[StepChange]:
+def step_changes(
+    groups: Sequence[StepSeries], start_ns: int, least: float = CHANGE_MIN
+) -> Iterator[StepChange]:
     """Find stretches with other step times, in each group of windows with the same clocks."""
     for group in groups:
-        if change := _stretch(group, start_ns) or _stall(group, start_ns):
-            yield change
+        changes = list(_stretches(group, start_ns, least))
+        if all(change.is_harmless for change in changes) and (stall := _stall(group, start_ns)):
+            changes = [stall]
+        yield from changes
 
 
-def two_modes(groups: Sequence[StepSeries]) -> float | None:
+def two_modes(groups: Sequence[StepSeries], least: float = CHANGE_MIN) -> float | None:
     """The relative distance of two step times that a run alternated between; None: there is one."""
-    distances = [_mode_distance(group.step_ms) for group in groups]
+    distances = [_mode_distance(group.step_ms, least) for group in groups]
     return max((distance for distance in distances if distance is not None), default=None)
+
+
+def unrest(groups: Sequence[StepSeries]) -> float:
+    """The largest change within a run, beyond the noise of its windows, that is not harmless."""
+    changes = [each for group in groups for each in _stretches(group, 0, 0.0)]
+    sizes = [abs(each.change) for each in changes if not each.is_harmless]
+    return max((*sizes, two_modes(groups, 0.0) or 0.0), default=0.0)
+
+
+def change_limit(earlier: Sequence[float], unknown: float = CHANGE_MIN) -> float:
+    """The least change that counts on a phone whose earlier runs had these largest changes.
+
+    One of them may have been disturbed, so the second largest decides.
+    """
+    if len(earlier) < RUNS_LEARNED:
+        return unknown
+    usual = UNREST_FACTOR * sorted(earlier)[-2]
+    return min(max(CHANGE_MIN, usual), max(CHANGE_MAX, unknown))
 
 
 def group_by_clocks(series: StepSeries, clocks: Sequence[Clocks]) -> list[StepSeries]:
@@ -100,39 +136,40 @@ def group_by_clocks(series: StepSeries, clocks: Sequence[Clocks]) -> list[StepSe
     return [steady.at(index == key) for key in range(int(index.max(initial=-1)) + 1)]
 
 
-def _stretch(series: StepSeries, start_ns: int) -> StepChange | None:
-    """The stretch that differs most from the median, among stretches of every length."""
+def _stretches(series: StepSeries, start_ns: int, least: float) -> Iterator[StepChange]:
+    """The slow and the fast stretch that differ most from the median, among those of any length."""
     total = len(series.step_ms)
     if total < WINDOWS_MIN:
-        return None
+        return
     levels = np.log(series.step_ms)
     off = levels - np.median(levels)
     noise = 1.4826 * float(np.median(np.abs(np.diff(levels)))) / 2**0.5
     bound = max(OUTLIER_MIN, OUTLIER_FACTOR * noise)
     sums = np.concatenate(([0.0], np.cumsum(np.clip(off, -bound, bound))))
-    best, found = 0.0, (0, 0)
-    length = STRETCH_MIN
-    while length <= total // 2:
-        means = (sums[length:] - sums[:-length]) / length
-        limit = max(CHANGE_MIN, NOISE_FACTOR * noise / length**0.5)
-        lowest, highest = int(means.argmin()), int(means.argmax())
-        excess = -means[lowest] - limit
-        if excess > best:
-            best, found = excess, (lowest, lowest + length)
-        if length >= SLOW_SHARE_MIN * total and means[highest] - limit > best:
-            best, found = means[highest] - limit, (highest, highest + length)
-        length = max(length + 1, int(STRETCH_GROWTH * length))
-    if not best:
-        return None
-    first, end = found
-    change = float(np.exp((sums[end] - sums[first]) / (end - first))) - 1
-    differing = np.abs(off - np.median(off[first:end])) < np.abs(off)
-    return StepChange(
-        change,
-        float(differing.mean()),
-        int(series.t_ns[first]) - start_ns,
-        int(series.end_ns[end - 1]) - start_ns,
-    )
+    for sign in (1.0, -1.0):
+        best, found = 0.0, (0, 0)
+        length = STRETCH_MIN
+        while length <= total // 2:
+            means = sign * (sums[length:] - sums[:-length]) / length
+            limit = max(least, NOISE_FACTOR * noise / length**0.5)
+            highest = int(means.argmax())
+            is_long = sign < 0 or length >= SLOW_SHARE_MIN * total
+            if is_long and means[highest] - limit > best:
+                best, found = float(means[highest]) - limit, (highest, highest + length)
+            length = max(length + 1, int(STRETCH_GROWTH * length))
+        if not best:
+            continue
+        first, end = found
+        differing = np.abs(off - np.median(off[first:end])) < np.abs(off)
+        undisturbed = off[~differing if sign > 0 else differing]
+        yield StepChange(
+            float(np.exp((sums[end] - sums[first]) / (end - first))) - 1,
+            float(differing.mean()),
+            int(series.t_ns[first]) - start_ns,
+            int(series.end_ns[end - 1]) - start_ns,
+            -float(np.median(undisturbed)),
+            2 * MEDIAN_ERROR * noise / len(undisturbed) ** 0.5,
+        )
 
 
 def _stall(series: StepSeries, start_ns: int) -> StepChange | None:
@@ -158,7 +195,7 @@ def _stall(series: StepSeries, start_ns: int) -> StepChange | None:
     return StepChange(float(times[longest]) / max(usual, 1e-9) - 1, lost, first, end)
 
 
-def _mode_distance(step_ms: Array) -> float | None:
+def _mode_distance(step_ms: Array, least: float) -> float | None:
     if len(step_ms) < 20:
         return None
     # The split with the smallest scatter within both parts.
@@ -174,6 +211,6 @@ def _mode_distance(step_ms: Array) -> float | None:
         return None
     low, high = float(np.median(values[:cut])), float(np.median(values[cut:]))
     deviation = (max(float(within.min()), 0.0) / len(values)) ** 0.5
-    if high / low - 1 < CHANGE_MIN or high - low < MODE_GAP_FACTOR * deviation:
+    if high / low - 1 < least or high - low < MODE_GAP_FACTOR * deviation:
         return None
     return high / low - 1

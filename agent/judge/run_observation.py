@@ -75,6 +75,7 @@ class AgentObservations:
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
     earlier_step_ms: Sequence[float] = ()  # of the same case and condition on this phone
     earlier_step_mj: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by meter
+    earlier_unrest: Sequence[float] = ()  # the largest changes of the steps within earlier runs
     temp_step_c: float | None = None  # smallest change of the CPU temperature in earlier runs
     core_flops: float | None = None  # of a core, in the fastest canary step this phone ever did
     # Host seconds between the snapshots before and after the run: at least, at most.
@@ -128,6 +129,7 @@ class RunObservation:
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
     earlier_step_ms: Sequence[float] = ()
     earlier_step_mj: Sequence[float] = ()
+    earlier_unrest: Sequence[float] = ()
     temp_step_c: float | None = None
     core_flops: float | None = None
     host_s: tuple[float, float] | None = None
@@ -247,6 +249,7 @@ def observe(
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
         earlier_step_ms=agent.earlier_step_ms,
+        earlier_unrest=agent.earlier_unrest,
         temp_step_c=agent.temp_step_c,
         core_flops=agent.core_flops,
         host_s=agent.host_s,

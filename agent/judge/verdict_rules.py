@@ -10,6 +10,7 @@ from itertools import groupby
 from math import inf
 
 from agent.collect.runner_output import ResumeRecord
+from agent.judge.disturbance_effect import weigh_disturbances
 from agent.judge.evidence_rules import (
     check_own_time,
     check_power,
@@ -67,7 +68,7 @@ OTHER_APPS_CORES_MAX = 0.5
 
 def judge(run: RunObservation) -> Verdict:
     """Valid, suspect or void, with every reason: those that decide come first, remarks last."""
-    found = [reason for rule in RULES for reason in rule(run)]
+    found = weigh_disturbances(run, [reason for rule in RULES for reason in rule(run)])
     reasons = tuple(sorted(found, key=lambda reason: SEVERITY.index(reason.validity)))
     validities = {reason.validity for reason in reasons}
     for worst in (Validity.VOID, Validity.SUSPECT):
@@ -296,9 +297,7 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
             share = clocks.lowered_share
             yield Reason.suspect(ReasonCode.CLOCK_LOWERED, share=share, limit=LOWERED_SHARE_MAX)
         return
-    for cooler in clocks.active_coolers:
-        name, at_s = safe_text(cooler, 100), _limited_at_s(run, cooler)
-        yield Reason.suspect(ReasonCode.COOLING_DEVICE_ACTIVE, name=name, at_s=at_s)
+    yield from _check_caps(run)
     if not requested_khz:
         return
     if clocks.pinned_share is None:
@@ -308,8 +307,23 @@ def check_cpu_clocks(run: RunObservation) -> Iterator[Reason]:
         yield Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=share, limit=PINNED_SHARE_MIN)
     elif not clocks.counted:
         yield Reason.suspect(ReasonCode.CLOCKS_ONLY_SAMPLED)
+
+
+def _check_caps(run: RunObservation) -> Iterator[Reason]:
+    """Nothing limited the clocks of a cold run.
+
+    A limit of a moment, or of a cluster that the run does not use, leaves the counted clock: then
+    it is a remark.
+    """
+    requested_khz, clocks = run.probe.requested_khz, run.clocks
+    is_held = clocks.counted and (clocks.pinned_share or 0.0) >= PINNED_SHARE_MIN
+    objection = Reason.remark if requested_khz and is_held else Reason.suspect
+    for cooler in clocks.active_coolers:
+        name, at_s = safe_text(cooler, 100), _limited_at_s(run, cooler)
+        yield objection(ReasonCode.COOLING_DEVICE_ACTIVE, name=name, at_s=at_s)
+    if clocks.pinned_share is None:
+        objection = Reason.void
     for policy, khz in clocks.capped_khz.items():
-        objection = Reason.void if clocks.pinned_share is None else Reason.suspect
         requested = requested_khz[policy]
         yield objection(
             ReasonCode.CLOCK_CAPPED,

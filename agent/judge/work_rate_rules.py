@@ -13,11 +13,14 @@ from agent.collect.thread_affinity import moved_threads
 from agent.judge.observe_cycles import COUNTED_CHANGE_MAX, clock_blocks, cycle_mismatch
 from agent.judge.observe_steps import (
     CHANGE_MIN,
+    CLOCKS_HIDDEN_CHANGE,
     Clocks,
     StepSeries,
+    change_limit,
     group_by_clocks,
     step_changes,
     two_modes,
+    unrest,
 )
 from agent.judge.run_observation import RunObservation
 from agent.phone.kernel_nodes import GPU_POLICY
@@ -54,29 +57,44 @@ def check_step_times(run: RunObservation) -> Iterator[Reason]:
     windows = run.measured_windows
     if not windows:
         return
-    series = StepSeries.of(windows)
-    if run.claimed.source is Source.HOST:  # a computer interrupts single steps all the time
-        series = series._replace(longest_ms=series.others_ms)
-    groups = group_by_clocks(series, _clocks(run))
+    series, groups = _step_groups(run)
+    least = change_limit(
+        run.earlier_unrest, CHANGE_MIN if _shows_clocks(run) else CLOCKS_HIDDEN_CHANGE
+    )
     is_cold = run.condition.protocol is Protocol.COLD
     objection = Reason.void if is_cold and run.probe.requested_khz else Reason.suspect
     last_ns = int(series.end_ns[-1] - series.t_ns[0])
-    for found in step_changes(groups, windows[0].t_ns):
+    for found in step_changes(groups, windows[0].t_ns, least):
         is_last = found.end_ns > 0.9 * last_ns
         if not is_cold and run.has_hidden_limit and is_last == (found.change > 0):
             continue
-        yield objection(
-            ReasonCode.STEP_TIMES_CHANGED,
-            change=found.change,
-            share=found.share,
-            limit=CHANGE_MIN,
-            at_s=found.start_ns / 1e9,
-        )
-    distance = two_modes(groups) if is_cold or not run.has_hidden_limit else None
+        values = {"change": found.change, "share": found.share, "at_s": found.start_ns / 1e9}
+        if found.is_harmless:
+            effect = {"effect": found.effect, "error": found.effect_error}
+            yield Reason.remark(ReasonCode.STEP_TIMES_CHANGED, **values, **effect)
+        else:
+            yield objection(ReasonCode.STEP_TIMES_CHANGED, **values, limit=least)
+    distance = two_modes(groups, least) if is_cold or not run.has_hidden_limit else None
     if distance is None and is_cold and not run.has_reported_limit:
-        distance = two_modes([series])  # a governor that alternates between two clocks
+        distance = two_modes([series], least)  # a governor that alternates between two clocks
     if distance is not None:
         yield Reason.suspect(ReasonCode.STEP_TIMES_TWO_MODES, distance=distance)
+
+
+def step_unrest(run: RunObservation) -> float | None:
+    """How much the steps of a run changed, at equal clocks: what is normal on this phone."""
+    return unrest(_step_groups(run)[1]) if run.measured_windows else None
+
+
+def _step_groups(run: RunObservation) -> tuple[StepSeries, list[StepSeries]]:
+    series = StepSeries.of(run.measured_windows)
+    if run.claimed.source is Source.HOST:  # a computer interrupts single steps all the time
+        series = series._replace(longest_ms=series.others_ms)
+    return series, group_by_clocks(series, _clocks(run))
+
+
+def _shows_clocks(run: RunObservation) -> bool:
+    return run.provenance is None or run.provenance.clock is not None
 
 
 def check_work_rate(run: RunObservation) -> Iterator[Reason]:

@@ -7,15 +7,15 @@ between, other work on the GPU or a slower memory bus makes them slower, whateve
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import inf
 
 from agent.collect.runner_output import RunnerOutput, StepWindow, median_step_ms
 from agent.deadline import Deadline
 from agent.phone.canary_reference import (
-    LIMIT_MAX,
+    COMPUTER_SPREAD,
     QUICK_SERIES,
     SECONDS,
     SECONDS_MAX,
+    USUAL_SPREAD,
     CanaryReference,
     CanarySeries,
     CanaryTimes,
@@ -52,6 +52,8 @@ _PROGRAMS = {
     CanaryKind.GPU: _Program(bind("sgemm-square", {"n": 1024}, backend="opencl"), 1, 20),
 }
 _DIR = f"{LANE_DIR}/canary"
+BEFORE_AND_AFTER = 2
+REPEATS_MAX = 2  # of a doubtful canary
 
 
 class CanaryRounds:
@@ -82,8 +84,7 @@ class CanaryRounds:
         missing = [kind for kind in self._kinds if self._key(kind) not in known]
         if missing:
             self._learn(missing, relearn)
-        before_ms, provenance = self._run(self._kinds), self._phone.facts.provenance
-        is_computer = provenance is not None and provenance.is_computer
+        before_ms = self._run(self._kinds)
         held = self._applied
         first = {
             kind: CanaryTimes(
@@ -91,7 +92,6 @@ class CanaryRounds:
                 reference=self._phone.memory.canaries.get(self._key(kind)),
                 is_new=kind in self._learned,
                 is_held=bool(held.gpu_khz if kind is CanaryKind.GPU else held.clocks_khz),
-                limit_max=inf if is_computer else LIMIT_MAX,
             )
             for kind in self._kinds
         }
@@ -112,20 +112,29 @@ class CanaryRounds:
             if is_counted and times.reference is not None:
                 found[kind] = times.with_this_run()
                 self._remember(kind, found[kind].reference)
+        self._times = found
         return found
+
+    def learn_from_run(self) -> None:
+        """Let the references learn from this run, which nothing else disturbed."""
+        for kind, times in self._times.items():
+            reference = self._phone.memory.canaries.get(self._key(kind))
+            found = [ms for ms in (times.before_ms, times.after_ms) if ms is not None]
+            if reference is not None and len(found) == BEFORE_AND_AFTER:
+                self._remember(kind, reference.learned_from(found))
 
     def _repeat_doubtful(
         self, found: Mapping[CanaryKind, CanaryTimes]
     ) -> dict[CanaryKind, CanaryTimes]:
-        """Measure the canaries once more that are slightly beyond their limits."""
-        doubtful = [kind for kind, times in found.items() if times.is_doubtful]
-        if not doubtful:
-            return dict(found)
-        again_ms = self._run(doubtful)
-        return {
-            kind: times.measured_again(again_ms[kind]) if kind in again_ms else times
-            for kind, times in found.items()
-        }
+        """Measure the canaries again that are slightly beyond their limits."""
+        known = dict(found)
+        for _ in range(REPEATS_MAX):
+            doubtful = [kind for kind, times in known.items() if times.is_doubtful]
+            if not doubtful:
+                break
+            again_ms = self._run(doubtful)
+            known |= {kind: known[kind].measured_again(ms) for kind, ms in again_ms.items()}
+        return known
 
     def _key(self, kind: CanaryKind) -> str:
         runner, held = self._phone.facts.runner, self._applied
@@ -156,7 +165,12 @@ class CanaryRounds:
         for _ in range(count):
             for kind, time_ms in self._run(seconds, seconds).items():
                 series[kind].append(time_ms)
-        learned = {kind: learn_reference(series[kind], length) for kind, length in seconds.items()}
+        provenance = self._phone.facts.provenance
+        is_computer = provenance is not None and provenance.is_computer
+        usual = COMPUTER_SPREAD if is_computer else USUAL_SPREAD
+        learned = {
+            kind: learn_reference(series[kind], length, usual) for kind, length in seconds.items()
+        }
         return {kind: reference for kind, reference in learned.items() if reference is not None}
 
     def _remember(self, kind: CanaryKind, reference: CanaryReference | None) -> None:

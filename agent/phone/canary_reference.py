@@ -1,8 +1,9 @@
 """How long a canary takes on a phone: learned once, then only compared. Pure.
 
-A reference belongs to one canary, one build of the runner, and one set of cores and clocks. It
-changes only when the phone is commissioned again; a reference that followed the phone would never
-show that the phone becomes slower.
+A reference belongs to one canary, one build of the runner, and one set of cores and clocks. Its
+first six runs teach how much the canary varies from run to run, which canaries in a row do not
+show. Then it changes only when the phone is commissioned again: a reference that followed the phone
+would never show that the phone becomes slower.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,14 @@ SHOWN_CHANGE = 0.03  # a canary is so long that it shows this change at two stan
 # Canaries differ by about half a percent on phones with pinned clocks; a short series cannot show
 # that they differ less, so this counts like some canaries more.
 USUAL_SPREAD, USUAL_WEIGHT = 0.005, 4
+COMPUTER_SPREAD = 0.025  # other programs of a computer use its caches and its memory
 CHANGE_MIN, DRIFT_MIN = 0.02, 0.03  # limits of one canary are never lower
 FREE_MIN = 0.035  # on free clocks, which vary more than pinned ones
 # Limits of a phone are never higher: a reference that was learned while something disturbed the
 # phone has a large spread, and must not excuse later disturbances.
-LIMIT_MAX = 0.06
+# Six runs show how noisy the phone is itself.
+LIMIT_MAX, LEARNED_LIMIT_MAX, COMPUTER_LIMIT_MAX = 0.06, 0.1, 0.25
+RUNS_LEARNED, RUNS_JUDGED = 6, 3  # a canary of one moment is not yet a reference
 LIMIT_ERRORS = 4.0  # standard errors
 # A canary that is beyond its limit, but not by more than this factor, is measured once more. The
 # mean of both varies less, and has a lower limit, so that true changes are still found.
@@ -52,6 +56,11 @@ class CanaryReference(WireModel):
     spread: float = Field(ge=0, description="relative standard deviation of one canary")
     count: int = Field(ge=1, description="canaries that it was learned from")
     seconds: float = Field(default=SECONDS, gt=0, description="length of the canary")
+    usual_spread: float = Field(default=USUAL_SPREAD, ge=0, description="before it is known")
+    times_ms: tuple[float, ...] = Field(
+        default=(), max_length=64, description="of the runs it is being learned from"
+    )
+    runs: int = Field(default=RUNS_LEARNED, ge=0, description="it was learned from, at most six")
     slower: float = Field(default=0.0, ge=0, description="accumulated over the runs since")
     faster: float = Field(default=0.0, ge=0)
 
@@ -84,6 +93,24 @@ class CanaryReference(WireModel):
     def _error(self) -> float:
         return self.spread * sqrt(1 + 1 / self.count)
 
+    @property
+    def limit_max(self) -> float:
+        """What no limit exceeds, as long as this is all that is known of the phone."""
+        if self.usual_spread >= COMPUTER_SPREAD:
+            return COMPUTER_LIMIT_MAX
+        return LEARNED_LIMIT_MAX if self.runs >= RUNS_LEARNED else LIMIT_MAX
+
+    def learned_from(self, times_ms: Sequence[float]) -> "CanaryReference":
+        """The reference after one more run that was not disturbed; the same once it is known."""
+        if self.runs >= RUNS_LEARNED:
+            return self
+        known = (*(self.times_ms or (self.ms,)), *times_ms)
+        learned = learn_reference(known, self.seconds, self.usual_spread)
+        assert learned is not None
+        runs = self.runs + 1
+        kept = known if runs < RUNS_LEARNED else ()
+        return learned.model_copy(update={"times_ms": kept, "runs": runs})
+
     def after_run(self, distance: float) -> "CanaryReference":
         """The reference with the distance of one more run in its sums; its time stays.
 
@@ -99,16 +126,25 @@ class CanaryReference(WireModel):
         return self.model_copy(update=sums)
 
 
-def learn_reference(times_ms: Sequence[float], seconds: float = SECONDS) -> CanaryReference | None:
-    """The reference that a series of canaries gives; None for an empty series."""
+def learn_reference(
+    times_ms: Sequence[float], seconds: float = SECONDS, usual_spread: float = USUAL_SPREAD
+) -> CanaryReference | None:
+    """The reference that a series of canaries gives, before any run; None for an empty series."""
     if not times_ms:
         return None
     middle_ms = median(times_ms)
     mean_ms = fmean(times_ms)
     squares = sum((time_ms / mean_ms - 1) ** 2 for time_ms in times_ms)
-    squares += USUAL_WEIGHT * USUAL_SPREAD**2
+    squares += USUAL_WEIGHT * usual_spread**2
     spread = sqrt(squares / (len(times_ms) - 1 + USUAL_WEIGHT))
-    return CanaryReference(ms=middle_ms, spread=spread, count=len(times_ms), seconds=seconds)
+    return CanaryReference(
+        ms=middle_ms,
+        spread=spread,
+        count=len(times_ms),
+        seconds=seconds,
+        usual_spread=usual_spread,
+        runs=0,
+    )
 
 
 def choose_seconds(learned: CanaryReference, longest_s: float = SECONDS_MAX) -> float:
@@ -128,7 +164,6 @@ class CanaryTimes:
     reference: CanaryReference | None = None
     is_new: bool = False  # the reference was learned for this run
     is_held: bool = True  # the clocks
-    limit_max: float = LIMIT_MAX
     # Measured twice, before or after the run: the times are means.
     is_first_repeated: bool = False
     is_repeated: bool = False
@@ -158,10 +193,13 @@ class CanaryTimes:
     @property
     def drift_max(self) -> float:
         """The largest normal drift."""
-        return self._limit((self.reference or _UNKNOWN).drift_max, self.is_first_repeated)
+        reference = self.reference or _UNKNOWN
+        normal = reference.drift_max if reference.runs >= RUNS_JUDGED else reference.limit_max
+        return self._limit(normal, self.is_first_repeated)
 
     def _limit(self, normal: float, is_repeated: bool) -> float:
-        limit = min(max(normal, 0.0 if self.is_held else FREE_MIN), self.limit_max)
+        limit_max = (self.reference or _UNKNOWN).limit_max
+        limit = min(max(normal, 0.0 if self.is_held else FREE_MIN), limit_max)
         return REPEATED_LIMIT * limit if is_repeated else limit
 
     @property
@@ -206,6 +244,8 @@ class CanaryTimes:
     def with_this_run(self) -> "CanaryTimes":
         """The same times; the sums of the reference include this run."""
         if self.reference is None or self.before_ms is None or self.after_ms is None:
+            return self
+        if self.reference.runs < RUNS_LEARNED:
             return self
         distance = (self.before_ms + self.after_ms) / 2 / self.reference.ms - 1
         return replace(self, reference=self.reference.after_run(distance))

@@ -46,6 +46,10 @@ class PhoneMemory(WireModel):
     step_mj: dict[str, tuple[float, ...]] = Field(
         default_factory=dict, description="energy per step of these runs, also by meter"
     )
+    unrest: dict[str, tuple[float, ...]] = Field(
+        default_factory=dict,
+        description="largest changes of the steps within the last runs, by held and free clocks",
+    )
     core_flops: float | None = Field(
         default=None, gt=0, description="of a core, in the fastest step of an arithmetic canary"
     )

@@ -1,27 +1,39 @@
 """Rules on the evidence itself: time stamps, readings, processor time, power."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent.collect.cpu_usage import CYCLES, FIRST_THREAD, OWN_STAT, STAT
 from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import StepWindow
+from agent.judge.disturbance_effect import effect_on_steps
 from agent.judge.evidence_rules import (
     check_own_time,
     check_power,
     check_readings,
     check_time_stamps,
 )
-from agent.judge.observe_steps import StepSeries, step_changes
+from agent.judge.observe_steps import (
+    CHANGE_MAX,
+    CHANGE_MIN,
+    StepSeries,
+    change_limit,
+    step_changes,
+    unrest,
+)
 from agent.judge.run_observation import RunObservation
 from tests.agent.observations import CLAIMED, PROBE, SECOND_NS, an_observation, output_of
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.metrics import Source
 from workloads.protocol.verdict import ReasonCode
 
+RECORDED = Path(__file__).parents[2] / "agent/virtual/physics/recorded_step_times.json"
 DONE = CLAIMED.done.model_copy(update={"ns": 10 * SECOND_NS, "waited_ns": SECOND_NS})
 SIMULATED = replace(CLAIMED, source=Source.SIMULATED, done=DONE)
 
@@ -161,3 +173,46 @@ def test_a_stop_in_every_window(stop_ns: int, found: int) -> None:
     assert len(changes) == found
     if found:
         assert changes[0].share == pytest.approx(20 / 130, rel=0.05)
+
+
+def test_no_recorded_series_of_a_real_phone_counts_as_disturbed() -> None:
+    """Also those with rare interruptions: their median hardly notices."""
+    recorded = json.loads(RECORDED.read_text())
+    judged = 0
+    for clocks in ("pinned", "free"):
+        for block_ms in recorded[clocks].values():
+            series = StepSeries.of(windows([round(10e6 * ms) for ms in block_ms[1:]]))
+            judged += len(block_ms) > 15
+            assert all(change.is_harmless for change in step_changes([series], 0))
+            assert unrest([series]) == 0
+    assert judged >= 8
+
+
+@pytest.mark.parametrize(("share", "harmless"), [(0.2, True), (0.6, False)])
+def test_a_slow_stretch_is_weighed_by_what_it_does_to_the_run(share: float, harmless: bool) -> None:
+    slow = [round(105e6 * (1 + 0.003 * (index % 5))) for index in range(round(100 * share))]
+    rest = [round(100e6 * (1 + 0.003 * (index % 5))) for index in range(100 - len(slow))]
+    changes = list(step_changes([StepSeries.of(windows([*slow, *rest]))], 0))
+    assert changes
+    assert all(change.is_harmless == harmless for change in changes)
+
+
+def test_the_limit_of_changes_is_learned_from_the_runs_of_the_phone() -> None:
+    assert change_limit([0.04] * 5) == CHANGE_MIN  # too few
+    assert change_limit([0.0, 0.001, 0.0, 0.02, 0.0, 0.0]) == CHANGE_MIN  # a quiet phone
+    assert change_limit([0.03, 0.04, 0.02, 0.5, 0.03, 0.02]) == pytest.approx(0.05)
+    assert change_limit([0.2] * 6) == CHANGE_MAX
+
+
+@pytest.mark.parametrize(("cost", "is_harmless"), [(0.0, True), (0.1, False)])
+def test_other_work_that_comes_and_goes_shows_what_it_costs(cost: float, is_harmless: bool) -> None:
+    """It takes 20 % of a core for every other second."""
+    busy = [index // 10 % 2 for index in range(100)]
+    lengths = [round(1e8 * (1 + cost * b + 0.002 * (n % 3))) for n, b in enumerate(busy)]
+    series = StepSeries.of(windows(lengths))
+    effect = effect_on_steps(series, (series.end_ns, 20.0 * np.cumsum(busy)))
+    assert effect is not None
+    assert effect.is_harmless == is_harmless
+    assert effect.change == pytest.approx(cost / 2, abs=0.01)
+    always = effect_on_steps(series, (series.end_ns, 20.0 * np.arange(100)))
+    assert always is None or not always.is_harmless  # nothing to compare with

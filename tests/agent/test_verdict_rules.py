@@ -82,6 +82,11 @@ def test_a_run_as_requested_is_valid() -> None:
         ),
         (
             {"clocks": replace(CLOCKS, capped_khz=CAPPED)},
+            Validity.VALID,  # for a moment: the counted clock was held
+            ReasonCode.CLOCK_CAPPED,
+        ),
+        (
+            {"clocks": replace(CLOCKS, capped_khz=CAPPED, counted=False)},
             Validity.SUSPECT,
             ReasonCode.CLOCK_CAPPED,
         ),
@@ -92,6 +97,11 @@ def test_a_run_as_requested_is_valid() -> None:
         ),
         (
             {"clocks": replace(CLOCKS, active_coolers=THROTTLED)},
+            Validity.VALID,  # of another cluster, or for a moment
+            ReasonCode.COOLING_DEVICE_ACTIVE,
+        ),
+        (
+            {"clocks": replace(CLOCKS, active_coolers=THROTTLED, counted=False)},
             Validity.SUSPECT,
             ReasonCode.COOLING_DEVICE_ACTIVE,
         ),

@@ -138,6 +138,10 @@ class AgentSettings(WireModel):
         le=300,
         description="largest number of phones that run jobs at the same time",
     )
+    commission: bool = Field(
+        default=True,
+        description="whether a physical phone that never was is commissioned before its first run",
+    )
 
 
 class ApiSettings(WireModel):

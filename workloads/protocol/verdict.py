@@ -352,6 +352,8 @@ REASON_LIMITS: dict[ReasonCode, str] = {
     ReasonCode.FIXED_CLOCK_UNSTEADY: "{limit:.1%}",
     ReasonCode.GPU_CLOCK_NOT_PINNED: "{limit:.1%}",
 }
+# Of a disturbance that certainly changed the run by less than one percent.
+EFFECT_TEXT = "; it changed the step time of the run by {effect:+.1%} ± {error:.1%}"
 # When a reason occurred that is not about the whole run; a value `at_s` names the moment itself.
 REASON_MOMENTS: dict[ReasonCode, str] = {
     ReasonCode.WRONG_CORES: "at the start",
@@ -466,6 +468,8 @@ def reason_text(code: ReasonCode, occurrences: Sequence[Mapping[str, ReasonValue
         text = _render(REASON_TEXTS[code], occurrences)
         if code in REASON_LIMITS and all("limit" in values for values in occurrences):
             text += f"; the limit is {_render(REASON_LIMITS[code], occurrences)}"
+        if all("effect" in values for values in occurrences):
+            text += _render(EFFECT_TEXT, occurrences)
         return text
     except (KeyError, ValueError, TypeError):  # values from a host that do not fit the sentence
         return str(code)
