@@ -148,6 +148,11 @@ GUARDS = (
         "store/test_ingest.py::test_a_phone_with_other_sources_is_never_a_moved_phone",
     ),
     Guard(
+        "revoked-host",
+        NEVER,
+        "dispatch/test_broker_memory.py::test_what_a_host_outside_of_the_lab_sends_is_not_stored",
+    ),
+    Guard(
         "late-report-of-a-stranger",
         NEVER,
         "store/test_ingest.py::test_a_late_report_of_a_stranger_is_not_kept",

@@ -4,14 +4,15 @@ The format is specified in kernels/engine/dataset.h: a header of text, then colu
 memory. Nothing is downloaded; the user provides the files.
 """
 
-import gzip
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from workloads.lowering.plan_body import DataStream
+from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
 
 ALIGNMENT = 64
@@ -20,6 +21,8 @@ CIFAR10_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 FILES = {"mnist": MNIST_FILES, "cifar10": CIFAR10_FILES}
 CIFAR10_SHAPE = (3, 32, 32)
 HEAD_BYTES_MAX = 4096
+FILE_BYTES_MAX = 2**30  # of a compressed file, when it is restored
+GZIP_WBITS = 16 + zlib.MAX_WBITS
 _COLUMN = re.compile(r"^column ([a-z]+) (\d{1,9}) \d((?: \d{1,9})*)$", re.MULTILINE)
 _IDX = {1: (0x801, ">II"), 3: (0x803, ">IIII")}  # rank: magic number and format of the header
 
@@ -152,8 +155,8 @@ def _decompressed(content: bytes) -> bytes:
     if content[:2] != b"\x1f\x8b":
         return content
     try:
-        return gzip.decompress(content)
-    except (OSError, EOFError) as error:
+        return Expansion(FILE_BYTES_MAX).inflate(content, GZIP_WBITS)
+    except (ValueError, zlib.error) as error:
         raise InvalidRequest(f"cannot decompress a file: {error}") from error
 
 

@@ -28,7 +28,9 @@ from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from workloads.protocol.condition import HEADLINES
+from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.limits import TELEMETRY_BYTES_MAX, TELEMETRY_TOGETHER_BYTES_MAX
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 from workloads.text import safe_text
 from workloads.units import count_text
@@ -199,25 +201,34 @@ def recorded_runs(
     ]
     first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
     chosen = list(first.values())[:TRACES_MAX]
-    return runs, list(with_telemetry(store, chosen, unreadable))
+    together = Expansion(TELEMETRY_TOGETHER_BYTES_MAX)
+    return runs, list(with_telemetry(store, chosen, unreadable, together))
 
 
 def with_telemetry(
-    store: Database, runs: Iterable[MeasuredRun], unreadable: list[MeasuredRun]
+    store: Database,
+    runs: Iterable[MeasuredRun],
+    unreadable: list[MeasuredRun],
+    together: Expansion | None = None,
 ) -> Iterator[RecordedRun]:
     """Yield runs with their telemetry, one at a time; runs whose telemetry is malformed are noted.
 
-    A host may have sent anything, and one run must not keep the others from being read.
+    A host may have sent anything, and one run must not keep the others from being read. `together`
+    limits the runs of a caller who keeps all of them.
     """
     for run in runs:
         blob = results.telemetry_blob(store, run.telemetry) if run.telemetry else None
         if blob is None:
             continue
         try:
-            telemetry = read_telemetry(blob)
+            allowed = min(TELEMETRY_BYTES_MAX, together.left if together else TELEMETRY_BYTES_MAX)
+            own = Expansion(allowed)
+            telemetry = read_telemetry(blob, own)
         except InvalidRequest:
             unreadable.append(run)
         else:
+            if together is not None:
+                together.spend(allowed - own.left)
             yield run, telemetry
 
 

@@ -1,5 +1,6 @@
 """Lists the trials of a sweep, and reads the reports on one of them."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from workloads.protocol.verdict import Validity
 __all__ = ["ChartRow"]
 
 TRIALS_MAX = 100_001  # in one answer
+_ONE_CHART = threading.Lock()  # a chart takes a hundred times the memory of its telemetry
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ def _draw(lab: LabConnection, item: AttemptReport, zones: Sequence[ThermalZone])
     blob = results.telemetry_blob(lab.store, digest) if digest else None
     if blob is None:
         return None
-    try:
-        recorded = read_telemetry(blob)
-    except InvalidRequest:
-        return None
-    return build_run_chart(recorded, zones, item.verdict.reasons if item.verdict else ())
+    with _ONE_CHART:
+        try:
+            recorded = read_telemetry(blob)
+        except InvalidRequest:
+            return None
+        return build_run_chart(recorded, zones, item.verdict.reasons if item.verdict else ())

@@ -29,11 +29,17 @@ from workloads.protocol.messages import (
     confirmed_key,
     decode,
     heartbeat_key,
+    host_queue,
     ingest_key,
+    results_queue,
 )
 
 SCHEDULER_KEY = "farm:scheduler"
 EVENTS_KEY = "farm:events"
+
+# Of hosts whose results were cut, and of those that may not connect for a while because of it.
+CUT_KEYS, PAUSED_KEYS, CUT_PAUSE_S = "farm:cut:", "farm:paused:", 60
+HEARTBEAT_TTL_MAX_S = 60  # of a heartbeat that was sent without one
 
 EVENTS_KEPT = 10_000
 CONFIRMED_KEPT = 10_000
@@ -134,6 +140,11 @@ class CentralBroker(RedisConnection):
             if item.access is not Access.REVOKED and item.password_digest
         }
         with self._translated():
+            hosts = [host for host, _ in wanted.values()]
+            paused = self._redis.mget([f"{PAUSED_KEYS}{host}" for host in hosts]) if hosts else []
+            for host, is_paused in zip(hosts, paused, strict=True):
+                if is_paused:
+                    del wanted[host_user(host)]
             found = set(self._redis.acl_users())
             stale = {
                 user
@@ -149,6 +160,55 @@ class CentralBroker(RedisConnection):
                 if user not in found - stale or self._users.get(user) != rules:
                     self._redis.execute_command("ACL SETUSER", user, *rules)
                     self._users[user] = rules
+
+    def host_memory(self, hosts: Sequence[str]) -> dict[str, int]:
+        """Return the bytes that the results of each host take in the broker."""
+        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
+            for host in hosts:
+                pipe.memory_usage(results_queue(host), samples=0)  # 0: all of it, not an estimate
+            return {host: int(size or 0) for host, size in zip(hosts, pipe.execute(), strict=True)}
+
+    def memory_limit(self) -> int:
+        """Return how much memory the broker may take; 0: it has no limit."""
+        with self._translated():
+            return int(self._redis.info("memory").get("maxmemory", 0))
+
+    def forget_host(self, host: str) -> None:
+        """Delete what is queued for and from a host that does not belong to the lab."""
+        keys = (results_queue(host), host_queue(host), confirmed_key(host))
+        with self._translated():
+            self._redis.unlink(*keys)
+            self._redis.expire(heartbeat_key(host), HEARTBEAT_TTL_MAX_S, nx=True)
+
+    def cut_results(self, host: str) -> None:
+        """Delete the queued results of a host; its agent sends them again from its spool.
+
+        A host whose results were cut before has to wait until it may connect again.
+        """
+        with self._translated():
+            self._redis.delete(results_queue(host))  # not UNLINK: the memory is needed now
+            if not self._redis.set(f"{CUT_KEYS}{host}", 1, ex=CUT_PAUSE_S, nx=True):
+                self._redis.set(f"{PAUSED_KEYS}{host}", 1, ex=CUT_PAUSE_S)
+                if host_user(host) in self._redis.acl_users():
+                    self._redis.acl_deluser(host_user(host))  # it also ends its connections
+
+    def limit_heartbeats(self, hosts: Sequence[str]) -> list[str]:
+        """Delete heartbeats that are too long, let all expire; return whose were deleted."""
+        keys = [heartbeat_key(host) for host in hosts]
+        with self._translated(), self._redis.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.memory_usage(key)
+                pipe.expire(key, HEARTBEAT_TTL_MAX_S, nx=True)
+            sizes = pipe.execute()[::2]
+        long = [
+            host
+            for host, size in zip(hosts, sizes, strict=True)
+            if (size or 0) > 2 * HEARTBEAT_BYTES_MAX
+        ]
+        if long:
+            with self._translated():
+                self._redis.unlink(*(heartbeat_key(host) for host in long))
+        return long
 
     def _version(self) -> tuple[int, ...]:
         version = str(self._redis.info("server").get("redis_version", ""))

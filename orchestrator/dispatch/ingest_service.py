@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
+from orchestrator.dispatch.broker_memory import limit_queues
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
 from orchestrator.dispatch.job_queue import call_on_shutdown, serve_deliveries
@@ -116,7 +117,7 @@ class IngestService:
         if not re.fullmatch(HOST_PATTERN, host):
             self.drop(host, "its queue names no host")
             return
-        if hosts is not None and host not in hosts:
+        if hosts is not None and host not in hosts:  # guard: revoked-host
             self.drop(host, "it does not belong to the lab")
             return
         while not self._stop.is_set():
@@ -229,11 +230,13 @@ class IngestService:
                 reasons=dict(self._reasons),
             )
             try:
+                for host, reason in limit_queues(broker, self._lab_hosts.read()):
+                    self.drop(host, reason)
                 beats = broker.heartbeats(self._lab_hosts.read())
                 self._sightings.update(beats, time.monotonic())
                 broker.publish_ingest(self._instance, heartbeat)
                 self._health.set_trouble("broker")
-            except BrokerDown as error:
+            except (BrokerDown, StoreDown) as error:
                 log.info("%s", error)
                 self._health.set_trouble("broker", str(error))
             self._stop.wait(HEARTBEAT_INTERVAL_S)

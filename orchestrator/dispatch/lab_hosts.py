@@ -8,7 +8,7 @@ from collections.abc import Collection
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.store.database import Database
 from orchestrator.store.enrolments import host_accesses, lab_hosts
-from workloads.protocol.faults import BrokerDown
+from workloads.protocol.faults import BrokerDown, StoreDown
 
 log = logging.getLogger("farm.hosts")
 
@@ -30,10 +30,18 @@ class LabHosts:
         self._failed = False
 
     def read(self) -> frozenset[str] | None:
-        """Return the names of the hosts; None: every host belongs to the lab."""
+        """Return the names of the hosts; None: every host belongs to the lab.
+
+        While the store is down, they are the ones that it named last.
+        """
         now = time.monotonic()
         if now - self._read_at > INTERVAL_S:
-            accesses = host_accesses(self._db)
+            try:
+                accesses = host_accesses(self._db)
+            except StoreDown:
+                if self._read_at == -math.inf:
+                    raise
+                return self._hosts  # they rarely change
             self._hosts, self._read_at = lab_hosts(accesses, self._named), now
             if self._broker is not None and accesses:
                 try:

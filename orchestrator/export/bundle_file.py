@@ -21,7 +21,10 @@ from workloads.text import safe_text
 FORMAT = 1
 MANIFEST = "manifest.json"
 LINE_BYTES_MAX = 8 * 1024 * 1024
-BYTES_MAX = 8 * 1024**3
+BYTES_MAX = 8 * 1024**3  # of all files together
+# Rows shrink to a fiftieth; a file of zeros shrinks to a thousandth.
+RATIO_MAX, SMALL_BYTES = 200, 64 * 1024**2
+READ_BYTES_MAX = 16 * 1024**2
 MEMBERS_MAX = 64
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip; the same in every bundle
 # zipfile raises RuntimeError for an encrypted member and for an unknown compression.
@@ -29,6 +32,7 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
     RuntimeError,
 )
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 Lines = Iterable[bytes]
 
 
@@ -99,10 +103,25 @@ class Bundle:
             yield row
 
 
+class _BoundedReads:
+    """A file that refuses to read very much at once: the list of a zip's files is read as one."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.seek, self.tell, self.seekable = stream.seek, stream.tell, stream.seekable
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as the file does."""
+        content = self._stream.read(size if 0 <= size <= READ_BYTES_MAX else READ_BYTES_MAX + 1)
+        if len(content) > READ_BYTES_MAX:
+            raise zipfile.BadZipFile("its list of files is too long")
+        return content
+
+
 def open_bundle(stream: BinaryIO) -> Bundle:
     """Open a bundle and check all of it; BadBundle states what is wrong."""
     try:
-        archive = zipfile.ZipFile(stream)
+        archive = zipfile.ZipFile(_BoundedReads(stream))
         with archive.open(MANIFEST) as member:
             manifest = json.loads(member.read(LINE_BYTES_MAX))
         files = {str(name): dict(file) for name, file in manifest["files"].items()}
@@ -117,25 +136,31 @@ def open_bundle(stream: BinaryIO) -> Bundle:
     names = archive.namelist()
     if len(names) > MEMBERS_MAX or sorted(names) != sorted({*files, MANIFEST}):
         raise BadBundle("the files in the bundle differ from those in its manifest")
+    packed = sum(member.compress_size for member in archive.infolist())
+    left = min(BYTES_MAX, SMALL_BYTES + RATIO_MAX * packed)
     for name, file in files.items():
-        _check(archive, name, file)
+        left -= _check(archive, name, file, left)
     return Bundle(archive, manifest)
 
 
-def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any]) -> None:
+def _check(archive: zipfile.ZipFile, name: str, file: Mapping[str, Any], left: int) -> int:
+    """Check a file of at most `left` bytes against the manifest; return its size."""
     digest, size = hashlib.sha256(), 0
     try:
         with archive.open(name) as member:
+            if archive.getinfo(name).compress_type not in _COMPRESSIONS:
+                raise BadBundle(f"{safe_text(name)} in the bundle has another compression")
             while piece := member.read(1 << 20):
                 digest.update(piece)
                 size += len(piece)
-                if size > BYTES_MAX:
-                    raise BadBundle(f"{safe_text(name)} in the bundle is larger than {BYTES_MAX} B")
+                if size > left:
+                    raise BadBundle(f"{safe_text(name)} in the bundle is too large when unpacked")
     except _UNREADABLE as error:
         reason = safe_text(error)
         raise BadBundle(f"{safe_text(name)} in the bundle cannot be read: {reason}") from error
     if (digest.hexdigest(), size) != (file.get("sha256"), file.get("bytes")):
         raise BadBundle(f"checksum mismatch: {safe_text(name)} in the bundle was changed")
+    return size
 
 
 def _lines(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from orchestrator.sweepfile.sweep_file import NAME_PATTERN
 from workloads.catalogue import Case, is_known
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.limits import CHUNK_BYTES_MAX, REPORT_BYTES_MAX
 from workloads.protocol.messages import PhoneAnnouncement, Report
 from workloads.text import safe_text
 
@@ -125,6 +126,7 @@ class BundleChecker:
         return values | {"lease_until": 0.0, "not_before": 0.0}
 
     def _check_report(self, values: Row) -> Row:
+        _require(len(values["payload"]) <= REPORT_BYTES_MAX, "its length")
         message, status = (
             Report.model_validate_json(values["payload"]),
             ReportStatus(values["status"]),
@@ -152,6 +154,7 @@ class BundleChecker:
     def _check_chunk(self, values: Row) -> Row:
         _require(values["digest"] in self._blobs)
         _require(0 <= values["part"] < values["parts"] <= CHUNKS_MAX, "its number")
+        _require(len(values["data"]) <= CHUNK_BYTES_MAX, "its length")
         return values
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import re
+import struct
 import sys
 import textwrap
 import zipfile
@@ -20,7 +21,7 @@ from markupsafe import escape
 
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
-from orchestrator.export.bundle_file import BundleContents, write_bundle
+from orchestrator.export.bundle_file import READ_BYTES_MAX, BundleContents, write_bundle
 from orchestrator.export.formats import TABLE_FORMATS, TableFormat
 from orchestrator.export.table import Table, TableBlock, make_columns
 from orchestrator.store.database import Database
@@ -254,6 +255,22 @@ def changed(content: bytes, name: str, new: bytes) -> bytes:
     return content_.getvalue()
 
 
+def a_bomb(compression: int, size: int) -> bytes:
+    """Return a bundle with a file of zeros."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as bundle:
+        bundle.writestr("zeros", bytes(size))
+        bundle.writestr("manifest.json", json.dumps({"format": 1, "files": {"zeros": {}}}))
+    return stream.getvalue()
+
+
+def a_long_list_of_files() -> bytes:
+    """Return the end of a zip whose list of files is longer than any bundle's."""
+    size = READ_BYTES_MAX + 2**20
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 9, 9, size, 0, 0)
+    return bytes(size + 2**20) + end
+
+
 @pytest.mark.parametrize(
     ("tamper", "text"),
     [
@@ -262,6 +279,9 @@ def changed(content: bytes, name: str, new: bytes) -> bytes:
         (lambda content: changed(content, "manifest.json", b"{}"), "not a Farmhand bundle"),
         (lambda content: content[: len(content) // 2], "not a Farmhand bundle"),
         (lambda _: b"PK\x03\x04 and nothing", "not a Farmhand bundle"),
+        (lambda _: a_bomb(zipfile.ZIP_DEFLATED, 100 * 2**20), "too large when unpacked"),
+        (lambda _: a_bomb(zipfile.ZIP_LZMA, 2**20), "another compression"),
+        (lambda _: a_long_list_of_files(), "not a Farmhand bundle"),
     ],
 )
 def test_a_bundle_that_was_tampered_with_is_refused(

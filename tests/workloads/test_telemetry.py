@@ -1,8 +1,14 @@
 """Telemetry: traced operations and sampled series, on traces written by hand."""
 
+import json
+import tracemalloc
+import zlib
+
 import pytest
 
+from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.limits import MIB, TELEMETRY_BYTES_MAX
 from workloads.protocol.telemetry import (
     BUSY,
     ENERGY,
@@ -129,6 +135,44 @@ def test_other_content_is_rejected(blob: bytes) -> None:
 def test_malformed_telemetry_is_rejected(content: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest, match="malformed"):
         read_telemetry(pack_telemetry(content))
+
+
+BOMBS = {
+    "texts between numbers": {"a": {"between": ["x" * 10**4, ""], "|": [{"+": [1] * 10**4}]}},
+    "rows": {"a": {"|": [{"+": [1] * 10**5}]}},
+    "texts": {"a": {"texts": [[0] * 10**4], "choices": [0] * 10**4}},
+    "numbers": {"a": {"+": [1] * 10**5}},
+    "a long number": {"a": {"+": [10**4000] + [0] * 10**4}},
+    "empty lists": {"a": [[] for _ in range(10**5)]},
+    "empty tables": {"a": [{} for _ in range(10**5)]},
+    "a long window": {"windows": {"n": [10**4000], "ns": [1]}},
+}
+
+
+@pytest.mark.parametrize("content", BOMBS.values(), ids=BOMBS)
+def test_few_bytes_do_not_become_gigabytes(content: dict[str, object]) -> None:
+    """A host or a bundle may send anything; the API and the exports read it."""
+    blob = zlib.compress(json.dumps(content).encode(), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="cannot be read"):
+            read_telemetry(blob, Expansion(2 * MIB))
+        assert tracemalloc.get_traced_memory()[1] < 6 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_telemetry_of_a_long_run_is_read() -> None:
+    """An hour of 24 sensors may take a 24th of what the telemetry of a day may take."""
+    seconds, columns = 3600, 24
+    readings = {
+        "t_ns": [second * 10**9 for second in range(seconds)],
+        "paths": [f"/sys/zone{number}" for number in range(columns)],
+        "columns": [[30_000 + at % 977 for at in range(seconds)] for _ in range(columns)],
+    }
+    blob = pack_telemetry({"readings": readings})
+    found = read_telemetry(blob, Expansion(TELEMETRY_BYTES_MAX // 24)).readings
+    assert len(found.columns) == columns
 
 
 @pytest.mark.parametrize(

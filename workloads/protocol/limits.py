@@ -16,5 +16,6 @@ DELIVERY_PARCELS_MAX = 100
 ENVELOPE_FACTOR, ENVELOPE_BYTES_MAX = 4, 4 * KIB
 HEARTBEAT_BYTES_MAX = MIB
 EVENT_BYTES_MAX = 64 * KIB
-TELEMETRY_BYTES_MAX = 256 * MIB  # a run's telemetry, unpacked
+TELEMETRY_BYTES_MAX = 192 * MIB  # of memory: a day of 24 sensors, read every second
+TELEMETRY_TOGETHER_BYTES_MAX = 512 * MIB  # of the runs on one page
 HOST_PHONES_MAX = 2000  # that one host has, or has ever announced

@@ -20,11 +20,23 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import TELEMETRY_BYTES_MAX
 
 _MALFORMED = "the telemetry of this run cannot be read; it is malformed"
+_UNUSABLE = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 SHORTENED_MIN = 9  # items of a list
+INTEGER_MAX = 2**64
+_DIGITS_MAX, _ROW_BYTES = 24, 56
 _DIFFERENCES, _GAPS, _COLUMNS, _TEXTS, _CHOICES = "+", "gaps", "|", "texts", "choices"
 _BETWEEN = "between"
 _NUMBER = re.compile(r"(0|[1-9]\d{0,17})", re.ASCII)  # that is printed as it was
@@ -264,27 +276,44 @@ def _are_rows(value: Sequence[Any]) -> bool:
     return is_table and set(map(type, chain.from_iterable(value))) == {int}
 
 
-def _restore(value: Any) -> Any:
-    """Return what was shortened."""
+def _restore(value: Any, expansion: Expansion) -> Any:
+    """Return what was shortened; ValueError before it takes more memory than it may."""
     if isinstance(value, list):
-        return [_restore(item) for item in value]
+        return [_restore(item, expansion) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {_DIFFERENCES}:
-        return list(accumulate(_integers(value[_DIFFERENCES])))
+        differences = _integers(value[_DIFFERENCES])
+        expansion.spend_items(len(differences))
+        return list(accumulate(differences))
     if value.keys() == {_TEXTS, _CHOICES}:
         texts, choices = value[_TEXTS], _integers(value[_CHOICES])
         if any(not 0 <= choice < len(texts) for choice in choices):
             raise ValueError("a text is missing")
+        if not set(map(type, texts)) <= {str, type(None)}:
+            raise ValueError("not a list of texts")
+        expansion.spend_items(len(choices))
         return [texts[choice] for choice in choices]
     if value.keys() == {_BETWEEN, _COLUMNS}:
         first, *rest = map(str, value[_BETWEEN])
-        rows = zip(*map(_restore, value[_COLUMNS]), strict=True)
-        texts = (zip(row, rest, strict=True) for row in rows)
-        return [first + "".join(f"{number}{text}" for number, text in row) for row in texts]
+        columns = _restore_columns(value, expansion)
+        width = len(first) + sum(map(len, rest)) + _DIGITS_MAX * len(rest)
+        expansion.spend_items(len(columns[0]), width)
+        rows = (zip(row, rest, strict=True) for row in zip(*columns, strict=True))
+        return [first + "".join(f"{number}{text}" for number, text in row) for row in rows]
     if value.keys() == {_COLUMNS}:
-        return [list(row) for row in zip(*map(_restore, value[_COLUMNS]), strict=True)]
-    return {key: _restore(item) for key, item in value.items()}
+        columns = _restore_columns(value, expansion)
+        expansion.spend_items(len(columns[0]), _ROW_BYTES + 8 * len(columns))
+        return [list(row) for row in zip(*columns, strict=True)]
+    return {key: _restore(item, expansion) for key, item in value.items()}
+
+
+def _restore_columns(value: Mapping[str, Any], expansion: Expansion) -> list[list[int]]:
+    """Return columns of whole numbers, all of one length."""
+    columns = [_integers(_restore(column, expansion)) for column in value[_COLUMNS]]
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("columns of different length")
+    return columns
 
 
 def _restore_starts(windows: dict[str, Any]) -> None:
@@ -298,25 +327,30 @@ def _restore_starts(windows: dict[str, Any]) -> None:
             windows[name] = starts
 
 
-def unpack_telemetry(blob: bytes) -> dict[str, Any]:
-    """Return the content of a blob; raise InvalidRequest if it is malformed."""
+def unpack_telemetry(blob: bytes, expansion: Expansion | None = None) -> dict[str, Any]:
+    """Return the content of a blob; raise InvalidRequest if it is malformed or too large.
+
+    Contents that are kept at the same time share an `expansion`.
+    """
+    allowed = expansion or Expansion(TELEMETRY_BYTES_MAX)
     try:
-        decompressor = zlib.decompressobj()
-        content = _restore(from_json(decompressor.decompress(blob, TELEMETRY_BYTES_MAX)))
-        if not isinstance(content, dict) or not decompressor.eof:
+        text = allowed.inflate(blob)
+        allowed.spend_json(text)
+        content = _restore(from_json(text), allowed)
+        if not isinstance(content, dict):
             raise ValueError("not telemetry")
         _restore_starts(content.get("windows") or {})
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError, zlib.error):
+    except (*_UNUSABLE, zlib.error):
         raise InvalidRequest(_MALFORMED) from None
     return content
 
 
-def read_telemetry(blob: bytes) -> Telemetry:
-    """Decompress and validate a run's telemetry; raise InvalidRequest if it is malformed."""
-    content = unpack_telemetry(blob)
+def read_telemetry(blob: bytes, expansion: Expansion | None = None) -> Telemetry:
+    """Decompress and validate a run's telemetry, as `unpack_telemetry` does."""
+    content = unpack_telemetry(blob, expansion)
     try:
         return _parse(content)
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+    except _UNUSABLE:
         raise InvalidRequest(_MALFORMED) from None
 
 
@@ -388,10 +422,18 @@ def _trace(trace: Sequence[Any]) -> tuple[int, int, int, Sequence[int]]:
 def _integers(values: Any) -> list[int]:
     if not isinstance(values, list) or not {*map(type, values)} <= {int}:
         raise ValueError("not a list of integers")
+    _check_size(values)
     return values
 
 
 def _numbers(values: Any) -> list[float]:
     if not isinstance(values, list) or not {*map(type, values)} <= {int, float}:
         raise ValueError("not a list of numbers")
+    _check_size(values)
     return values
+
+
+def _check_size(values: Sequence[float]) -> None:
+    """Refuse numbers of a million digits, whose sums would be as long."""
+    if values and not -INTEGER_MAX <= min(values) <= max(values) <= INTEGER_MAX:
+        raise ValueError("a number is too large")
