@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 
 from workloads.lowering.plan_body import DataStream
-from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.restored_memory import RestoredMemory
 
 ALIGNMENT = 64
 MNIST_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
@@ -155,7 +155,7 @@ def _decompressed(content: bytes) -> bytes:
     if content[:2] != b"\x1f\x8b":
         return content
     try:
-        return Expansion(FILE_BYTES_MAX).inflate(content, GZIP_WBITS)
+        return RestoredMemory(FILE_BYTES_MAX).inflate(content, GZIP_WBITS)
     except (ValueError, zlib.error) as error:
         raise InvalidRequest(f"cannot decompress a file: {error}") from error
 

@@ -28,9 +28,9 @@ from orchestrator.store.database import Database
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from workloads.protocol.condition import HEADLINES
-from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import TELEMETRY_BYTES_MAX, TELEMETRY_TOGETHER_BYTES_MAX
+from workloads.protocol.restored_memory import RestoredMemory
 from workloads.protocol.telemetry import Telemetry, read_telemetry
 from workloads.text import safe_text
 from workloads.units import count_text
@@ -201,7 +201,7 @@ def recorded_runs(
     ]
     first = {run.trial: run for run in reversed(runs) if run.valid and run.telemetry}
     chosen = list(first.values())[:TRACES_MAX]
-    together = Expansion(TELEMETRY_TOGETHER_BYTES_MAX)
+    together = RestoredMemory(TELEMETRY_TOGETHER_BYTES_MAX)
     return runs, list(with_telemetry(store, chosen, unreadable, together))
 
 
@@ -209,7 +209,7 @@ def with_telemetry(
     store: Database,
     runs: Iterable[MeasuredRun],
     unreadable: list[MeasuredRun],
-    together: Expansion | None = None,
+    together: RestoredMemory | None = None,
 ) -> Iterator[RecordedRun]:
     """Yield runs with their telemetry, one at a time; runs whose telemetry is malformed are noted.
 
@@ -222,7 +222,7 @@ def with_telemetry(
             continue
         try:
             allowed = min(TELEMETRY_BYTES_MAX, together.left if together else TELEMETRY_BYTES_MAX)
-            own = Expansion(allowed)
+            own = RestoredMemory(allowed)
             telemetry = read_telemetry(blob, own)
         except InvalidRequest:
             unreadable.append(run)

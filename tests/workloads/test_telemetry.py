@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import MIB, TELEMETRY_BYTES_MAX
+from workloads.protocol.restored_memory import RestoredMemory
 from workloads.protocol.telemetry import (
     BUSY,
     ENERGY,
@@ -156,7 +156,7 @@ def test_few_bytes_do_not_become_gigabytes(content: dict[str, object]) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest, match="cannot be read"):
-            read_telemetry(blob, Expansion(2 * MIB))
+            read_telemetry(blob, RestoredMemory(2 * MIB))
         assert tracemalloc.get_traced_memory()[1] < 6 * MIB
     finally:
         tracemalloc.stop()
@@ -171,7 +171,7 @@ def test_telemetry_of_a_long_run_is_read() -> None:
         "columns": [[30_000 + at % 977 for at in range(seconds)] for _ in range(columns)],
     }
     blob = pack_telemetry({"readings": readings})
-    found = read_telemetry(blob, Expansion(TELEMETRY_BYTES_MAX // 24)).readings
+    found = read_telemetry(blob, RestoredMemory(TELEMETRY_BYTES_MAX // 24)).readings
     assert len(found.columns) == columns
 
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from workloads.protocol.expansion import Expansion
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.limits import TELEMETRY_BYTES_MAX
+from workloads.protocol.restored_memory import RestoredMemory
 
 _MALFORMED = "the telemetry of this run cannot be read; it is malformed"
 _UNUSABLE = (
@@ -276,7 +276,7 @@ def _are_rows(value: Sequence[Any]) -> bool:
     return is_table and set(map(type, chain.from_iterable(value))) == {int}
 
 
-def _restore(value: Any, expansion: Expansion) -> Any:
+def _restore(value: Any, expansion: RestoredMemory) -> Any:
     """Return what was shortened; ValueError before it takes more memory than it may."""
     if isinstance(value, list):
         return [_restore(item, expansion) for item in value]
@@ -308,7 +308,7 @@ def _restore(value: Any, expansion: Expansion) -> Any:
     return {key: _restore(item, expansion) for key, item in value.items()}
 
 
-def _restore_columns(value: Mapping[str, Any], expansion: Expansion) -> list[list[int]]:
+def _restore_columns(value: Mapping[str, Any], expansion: RestoredMemory) -> list[list[int]]:
     """Return columns of whole numbers, all of one length."""
     columns = [_integers(_restore(column, expansion)) for column in value[_COLUMNS]]
     if len({len(column) for column in columns}) != 1:
@@ -327,12 +327,12 @@ def _restore_starts(windows: dict[str, Any]) -> None:
             windows[name] = starts
 
 
-def unpack_telemetry(blob: bytes, expansion: Expansion | None = None) -> dict[str, Any]:
+def unpack_telemetry(blob: bytes, expansion: RestoredMemory | None = None) -> dict[str, Any]:
     """Return the content of a blob; raise InvalidRequest if it is malformed or too large.
 
     Contents that are kept at the same time share an `expansion`.
     """
-    allowed = expansion or Expansion(TELEMETRY_BYTES_MAX)
+    allowed = expansion or RestoredMemory(TELEMETRY_BYTES_MAX)
     try:
         text = allowed.inflate(blob)
         allowed.spend_json(text)
@@ -345,7 +345,7 @@ def unpack_telemetry(blob: bytes, expansion: Expansion | None = None) -> dict[st
     return content
 
 
-def read_telemetry(blob: bytes, expansion: Expansion | None = None) -> Telemetry:
+def read_telemetry(blob: bytes, expansion: RestoredMemory | None = None) -> Telemetry:
     """Decompress and validate a run's telemetry, as `unpack_telemetry` does."""
     content = unpack_telemetry(blob, expansion)
     try:

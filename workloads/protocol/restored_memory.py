@@ -9,7 +9,7 @@ import zlib
 _LIST_BYTES, _DICT_BYTES, _PARSED_BYTES, _ITEM_BYTES = 56, 64, 16, 32
 
 
-class Expansion:
+class RestoredMemory:
     """The memory that restored content may still take; several contents can share one."""
 
     def __init__(self, bytes_max: int) -> None:
