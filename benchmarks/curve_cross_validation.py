@@ -1,6 +1,6 @@
 """Cross-validation of the power of one core: measured rows, predicted from fits without them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +27,14 @@ class LeftOutPoint:
         return abs(self.log_error) <= NORMAL_95 * INTERVAL_SCALE[self.left_out] * self.spread
 
 
-def cross_validate(socs: list[SocTable], left_out: LeftOut) -> Iterator[LeftOutPoint]:
-    """Predict the rows of each measured cluster from a fit that has not seen them."""
+def cross_validate(
+    socs: list[SocTable], left_out: LeftOut, tested_ids: Collection[str] = ()
+) -> Iterator[LeftOutPoint]:
+    """Predict the rows of each measured cluster, or of some SoCs, from a fit without them."""
     full = CorePowerModel(socs)
     for soc in socs:
+        if tested_ids and soc.id not in tested_ids:
+            continue
         model_without_soc = None
         for part in soc.cluster:
             if not part.curve:

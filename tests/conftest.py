@@ -18,6 +18,9 @@ from workloads.command_output import VARIABLE
 from workloads.lab.settings import Lab
 
 os.environ.pop(VARIABLE, None)  # tests print `farm`, also where ./farm runs them
+# The matrices of the tests are small: threads of numpy would only wait for each other, and
+# take three times as long. Processes that tests start inherit this; the tests start before numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Folders whose tests start no process or hardly any: together they take about a minute.
 FAST = ("analysis", "planning", "phone", "selection", "workloads", "corpus", "export")

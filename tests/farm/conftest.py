@@ -153,9 +153,9 @@ def start_farm_with(
         stop_all(phones)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
-    """A farm with embedded broker and SQLite that tests share; each restores what it changes."""
+    """A farm that tests of this folder share; each restores what it changes."""
     with start_farm(Lab.read(tmp_path_factory.mktemp("shared") / "lab", {})) as shared:
         yield shared
 

@@ -52,6 +52,6 @@ def check_nothing_left(folder: Path) -> None:
     wait_for(
         lambda: not processes_of(folder / "lab"),
         f"these processes end: {processes_of(folder / 'lab')}",
-        5,
+        60,
     )
     assert not list(folder.rglob("*.sock"))

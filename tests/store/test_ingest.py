@@ -335,12 +335,13 @@ def test_faults_of_the_farm_do_not_count_as_attempts(store: Database, job: Job) 
     store_parcels(store, "host-a", [a_faulty_report(job, FarmTrouble())])
     again = lease(store)
     assert again.run.trial == job.run.trial, "the first one keeps its place"
+    before_s = time()
     store_parcels(store, "host-a", [a_faulty_report(again, FarmTrouble())])
     store_parcels(store, "host-a", [a_report(lease(store))])
     for _ in range(8):
-        now = time()
-        assert lease_next(store, {"PH1": "host-a"}, 30, now) == [], "it has a pause"
-        ((_, again),) = lease_next(store, {"PH1": "host-a"}, 30, now + 60)
+        assert lease_next(store, {"PH1": "host-a"}, 30, before_s) == [], "it has a pause"
+        ((_, again),) = lease_next(store, {"PH1": "host-a"}, 30, time() + 60)
+        before_s = time()
         store_parcels(store, "host-a", [a_faulty_report(again, FarmTrouble())])
         assert state_of(store, job) == RunState.QUEUED
 
