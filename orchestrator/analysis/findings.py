@@ -28,7 +28,6 @@ from workloads.units import format_ms
 
 COLD_METRIC = "step_ms"
 SUSTAINED_METRIC = "last_minute_step_ms"
-ENERGY_METRIC = "energy_per_sample_mj"
 COHORT_SIZE = 3
 EQUAL_MARGIN = 0.02
 
@@ -93,34 +92,6 @@ def _scope_findings(runs: Sequence[MeasuredRun], mix: bool) -> tuple[Finding, Fi
         ),
         _cohort_finding(sustained, energy),
     )
-
-
-def energy_finding(runs: Sequence[MeasuredRun], mix: bool = False) -> Finding:
-    """Report the energy per sample: over ten minutes where there are such runs, else cold."""
-    found = {name: _scope_energy(own, mix) for name, own in fleet_scopes(runs).items()}
-    return _join(list(found), list(found.values()))
-
-
-def _scope_energy(runs: Sequence[MeasuredRun], mix: bool) -> Finding:
-    question = "Which phone needs the least energy?"
-    when = "over ten minutes"
-    means = fleet_means(runs, Protocol.ENDURANCE, ENERGY_METRIC, mix)
-    if not means.ranked:
-        cold = fleet_means(runs, Protocol.COLD, ENERGY_METRIC, mix)
-        means, when = (cold, "when cold") if cold.ranked else (means, when)
-    if not means.ranked:
-        return Finding(question, f"No phone can be ranked first: {means.problem}.")
-    first, *rest = means.ranked
-    text = f"{when}, {first.name} needs {format_ms(first.value)} mJ per sample"
-    if rest:
-        second, most = rest[0], rest[-1]
-        text += f", {second.name} {format_ms(second.value)} mJ"
-        if _unproven_reason(means) is not None:
-            text += f"; {_unproven_text(means)}"
-        if most is not second:
-            times = f"{most.value / first.value:.1f} times as much"
-            text += f"; {most.name} needs {format_ms(most.value)} mJ, {times}"
-    return _finding(question, means, text, _first(means))
 
 
 def _first(means: FleetMeans) -> str:

@@ -18,8 +18,14 @@ from orchestrator.app.operation import Download, Role, operation
 from orchestrator.export import table_schemas
 from orchestrator.export.formats import TABLE_FORMATS
 from orchestrator.export.perfetto_trace import write_trace
-from orchestrator.export.report.page import render_page
-from orchestrator.export.report.report_data import ReportInput, SweepRecord
+from orchestrator.export.report.page import (
+    choose_figure,
+    render_page,
+    report_figures,
+    write_figure,
+)
+from orchestrator.export.report.paper_table import paper_table
+from orchestrator.export.report.report_data import ENERGY, ReportInput, SweepRecord
 from orchestrator.export.result_lines import StoredReport, results_digest, write_results
 from orchestrator.export.table import Table
 from orchestrator.export.table_writers import csv_pieces, write_latex
@@ -76,6 +82,17 @@ class ReportFile:
     html: str
 
 
+@dataclass(frozen=True)
+class FigureFile:
+    """A figure of a report as a file for a paper, with a caption."""
+
+    name: str
+    kind: str  # pdf, svg, png
+    title: str
+    caption: str
+    content: bytes
+
+
 @operation(Role.VIEWER)
 def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Export:
     """Return the name of an export's file, and what is missing in it."""
@@ -102,6 +119,30 @@ def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> 
 
 
 @operation(Role.VIEWER)
+def draw_figures(
+    lab: LabConnection,
+    name: str,
+    kinds: tuple[str, ...] = ("svg",),
+    which: str | None = None,
+    allow_mixed: bool = False,
+) -> list[FigureFile]:
+    """Draw figures of a sweep's report for a paper: all, one by its name, or "", the main one."""
+    sweep = find_sweep(lab, name)
+    given = report_input(lab.store, [sweep], allow_mixed)
+    if not given.runs:
+        raise InvalidState(
+            f"{sweep.id} has no results yet; 'farm sweep show {sweep.id}' shows its state"
+        )
+    figures = report_figures(given)
+    chosen = figures if which is None else [choose_figure(figures, which)]
+    return [
+        FigureFile(f.name, kind, f.title, f.caption, write_figure(f, kind, given))
+        for f in chosen
+        for kind in kinds
+    ]
+
+
+@operation(Role.VIEWER)
 def read_results_digest(lab: LabConnection, name: str) -> tuple[str, int]:
     """Return the digest of all that a sweep measured, and of how many reports it is."""
     return results_digest(_stored_reports(lab.store, find_sweep(lab, name)))
@@ -122,7 +163,7 @@ def result_files(lab: LabConnection, name: str) -> dict[str, bytes]:
     seed = sweep_queries.sweep_seed(lab.store, sweep.id)
     rankings, latex = rank_fleet(runs), BytesIO()
     note = _caption_note(lab.store, sweep)
-    write_latex(table_schemas.paper_table(sweep.name, rankings, note), latex)
+    write_latex(paper_table(sweep.name, rank_fleet(runs, ENERGY), note), latex)
     return {
         "report.html": page_of_sweep(lab.store, sweep).encode(),
         "comparison.csv": b"".join(csv_pieces(table_schemas.ranking_table(seed, rankings))),
@@ -237,12 +278,12 @@ def _unreadable_text(runs: Sequence[MeasuredRun]) -> str:
     return f"The telemetry of {count} is malformed and left out." if runs else ""
 
 
-def rank_fleet(runs: Sequence[MeasuredRun]) -> list[FleetTable]:
-    """Rank the phones by the headline metric of each protocol, and by energy."""
+def rank_fleet(runs: Sequence[MeasuredRun], energy: str = ENERGY_METRIC) -> list[FleetTable]:
+    """Rank the phones by the headline metric of each protocol, and by an energy."""
     rankings = []
     for protocol, metric in HEADLINES.items():
         of_protocol = [run for run in runs if run.condition.protocol is protocol]
-        rankings += [compare_fleet(of_protocol, name) for name in (metric, ENERGY_METRIC)]
+        rankings += [compare_fleet(of_protocol, name) for name in (metric, energy)]
     return rankings
 
 
@@ -299,13 +340,14 @@ def _table(
         case "ops":
             return table_schemas.ops_table(first, recorded)
         case "ranking":
-            rankings = rank_fleet(list(_runs(store, sweep, include_invalid=True)))
+            runs = list(_runs(store, sweep, include_invalid=True))
             if request.format in ("md", "latex"):
-                return table_schemas.paper_table(sweep.name, rankings, _caption_note(store, sweep))
-            return table_schemas.ranking_table(seed, rankings)
+                note = _caption_note(store, sweep)
+                return paper_table(sweep.name, rank_fleet(runs, ENERGY), note)
+            return table_schemas.ranking_table(seed, rank_fleet(runs))
         case _:
-            runs = _runs(store, sweep, request.include_invalid)
-            return table_schemas.figures_table(first, runs)
+            counted = _runs(store, sweep, request.include_invalid)
+            return table_schemas.figures_table(first, counted)
 
 
 def _stored_reports(store: Database, sweep: SweepSummary) -> Iterator[StoredReport]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 
-from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, FleetTable
+from orchestrator.analysis.fleet_ranking import FleetGroup, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
@@ -256,29 +256,3 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
             *(0, *no_values, "", None),
             *(phone.suspect, phone.void, "", "", "", None, phone.reason.value),
         )
-
-
-def paper_table(name: str, tables: Iterable[FleetTable], note: str = "") -> Table:
-    """Return the ranking for a paper: the essential columns, and a caption with the rest."""
-    columns = make_columns("workload condition metric phone soc clock_ghz")
-    columns += make_columns("median:float interval ratio_to_best:float runs:int")
-    tables = list(tables)
-    blocks = [
-        TableBlock([group.case.label, group.condition.label, table.metric], rows)
-        for table in tables
-        for group in table.groups
-        if (rows := [_paper_row(row) for row in group.rows])
-    ]
-    sources = sorted({str(r.provenance) for t in tables for g in t.groups for r in g.rows})
-    caption = (
-        f"Sweep {name}: medians over valid runs with their 95 % intervals (for fewer than three "
-        f"runs, the range); source of the numbers: {', '.join(sources)}. {note}"
-    ).strip()
-    return Table("ranking", columns, blocks, caption, label=f"ranking-{name}")
-
-
-def _paper_row(row: FleetRow) -> tuple[CellValue, ...]:
-    from workloads.units import format_ms
-
-    interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    return (row.model, row.soc, row.applied.clock_ghz, row.median, interval, row.ratio, row.n)

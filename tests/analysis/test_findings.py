@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.findings import energy_finding, fleet_findings
+from orchestrator.analysis.findings import fleet_findings
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.rank_statement import RankClaim
 from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
@@ -220,28 +220,6 @@ def test_phones_of_one_model_are_named_with_their_serials() -> None:
     first = sentences([measured("a", 10.0), measured("b", 20.0, facts=twin)])[0]
     assert "Model a (a)" in first
     assert "Model a (b)" in first
-
-
-def test_the_phone_with_the_lowest_energy_is_compared_with_the_others() -> None:
-    needs = {"a": 0.30, "b": 0.10, "c": 0.15}
-    runs = [
-        endurance(serial, 10.0, repeat=repeat, energy_per_sample_mj=need)
-        for serial, need in needs.items()
-        for repeat in range(4)
-    ]
-    found = energy_finding(runs)
-    assert found.answer == "Model b"
-    assert found.sentence == (
-        "Over ten minutes, Model b needs 0.100 mJ per sample, Model c 0.150 mJ; "
-        "Model a needs 0.300 mJ, 3.0 times as much."
-    )
-
-
-def test_cold_runs_are_used_if_long_runs_have_no_energy() -> None:
-    cold = [measured("a", repeat=at, energy_per_sample_mj=0.2) for at in range(4)]
-    assert energy_finding(cold).sentence.startswith("When cold, Model a needs 0.200 mJ per sample.")
-    nothing = energy_finding([measured("a")])
-    assert (nothing.provenance, nothing.answer) == (None, "")
 
 
 def test_a_short_answer_marks_an_unproven_lead() -> None:

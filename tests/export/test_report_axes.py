@@ -13,18 +13,23 @@ import pytest
 from orchestrator.analysis.cell_axes import CellAxis, cell_settings, varying_axes
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpMethod, OpRow
-from orchestrator.export.report.axis_section import PictureKind, choose_picture
-from orchestrator.export.report.page import render_page
+from orchestrator.export.report.axis_figures import PictureKind, choose_picture
+from orchestrator.export.report.details import largest_ops
+from orchestrator.export.report.figure import SHADES, fit_text, text_width
+from orchestrator.export.report.page import (
+    choose_figure,
+    render_page,
+    report_figures,
+    write_figure,
+)
 from orchestrator.export.report.report_data import (
     ReportInput,
     collect_report_data,
     readable_unit,
 )
-from orchestrator.export.report.run_details import largest_ops
-from orchestrator.export.report.svg import LETTER, fit_text
 from orchestrator.planning.states import RunState
 from tests.analysis.builders import measured, phone
-from workloads.protocol.faults import Blame, Fault, FaultKind
+from workloads.protocol.faults import Blame, Fault, FaultKind, InvalidRequest
 from workloads.protocol.stage import Stage
 from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
@@ -44,16 +49,16 @@ NAMES = {
 @pytest.mark.parametrize(
     ("names", "kind", "first", "second"),
     [
-        (["cores", "freq"], PictureKind.HEAT_MAP, "freq", "cores"),
-        (["cores", "freq", "workload", "backend"], PictureKind.HEAT_MAP, "freq", "cores"),
+        (["cores", "freq"], PictureKind.GRID, "freq", "cores"),
+        (["cores", "freq", "workload", "backend"], PictureKind.GRID, "freq", "cores"),
         (["batch_size"], PictureKind.LINES, "batch_size", None),
         (["batch_size", "backend"], PictureKind.LINES, "batch_size", "backend"),
-        (["batch_size", "rank"], PictureKind.HEAT_MAP, "rank", "batch_size"),
-        (["backend"], PictureKind.BARS, "backend", None),
-        (["workload", "backend"], PictureKind.BARS, "backend", "workload"),
-        (["protocol"], PictureKind.BARS, "protocol", None),
-        (["pair"], PictureKind.BARS, "pair", None),
-        (["workload", "kernel"], PictureKind.HEAT_MAP, "workload", "kernel"),
+        (["batch_size", "rank"], PictureKind.GRID, "rank", "batch_size"),
+        (["backend"], PictureKind.DOTS, "backend", None),
+        (["workload", "backend"], PictureKind.DOTS, "backend", "workload"),
+        (["protocol"], PictureKind.DOTS, "protocol", None),
+        (["pair"], PictureKind.DOTS, "pair", None),
+        (["workload", "kernel"], PictureKind.GRID, "workload", "kernel"),
     ],
 )
 def test_the_picture_fits_the_axes(
@@ -99,10 +104,7 @@ def test_no_number_of_the_page_joins_two_backends() -> None:
     ]
     page = page_of(runs)
     assert "8.00" not in page, "the geometric mean of 2 and 32"
-    assert "cpu: When cold, Model a leads with 2.00 ms" in page
-    assert "opencl: When cold, Model a leads with 32.0 ms" in page
-    summary = page.partition("step time, by model")[2].partition("</table>")[0]
-    assert summary.count("mean of 7 cells") == 2
+    assert "On every phone a step takes 16.0 times as long on the GPU as on the CPU." in page
 
 
 def a_core_study() -> list[MeasuredRun]:
@@ -123,7 +125,7 @@ def a_core_study() -> list[MeasuredRun]:
     ]
 
 
-def test_the_head_says_what_does_not_count_and_what_to_do() -> None:
+def test_the_page_says_what_does_not_count_and_what_to_do() -> None:
     run = measured("b", condition={"cores": "all8", "freq": "low"})
     fault = Fault(
         blame=Blame.REQUEST,
@@ -136,15 +138,16 @@ def test_the_head_says_what_does_not_count_and_what_to_do() -> None:
         *(RunState.FAILED, None, None, None, fault, ""),
     )
     page = page_of(a_core_study(), [failed])
-    head = page.partition("</header>")[0]
+    assert "54 runs, 52 valid" in page
+    left_out = page.partition('<section id="left-out">')[2].partition("</section>")[0]
     for text in (
-        *("<b>52</b> valid", "<b>2</b> suspect", "<b>0</b> void", "<b>1</b> failed"),
+        "What was left out (3)",
         "Write steps_min: 20, which allows it 600 s",
         "too large: needs 2,832 MB, the phone has 1,900 MB",
         "&#39;too_large: try&#39; tries it",
     ):
-        assert text in head
-    figure = page.partition('<section id="axes">')[2].partition("</figure>")[0]
+        assert text in left_out
+    figure = page.partition('<section id="figures">')[2].partition("</figure>")[0]
     assert figure.count(">suspect</text>") == 1
     assert figure.count(">failed</text>") == 1
 
@@ -152,44 +155,46 @@ def test_the_head_says_what_does_not_count_and_what_to_do() -> None:
 def test_every_figure_can_be_saved_as_svg_and_as_csv() -> None:
     page = page_of(a_core_study())
     figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
-    assert len(figures) > 5
-    names = re.findall(r'download="([^"]*)"', page)
-    assert len(set(names)) == len(names) == 2 * len(figures)
+    assert len(figures) == 2
     for figure in figures:
         svg, table = (
             base64.b64decode(content).decode() for content in re.findall(r"base64,([^\"]*)", figure)
         )
         root = ElementTree.fromstring(svg)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.get("width") == "85mm", "a paper's column"
         assert "var(" not in svg, "many programs that place an SVG know no variables"
         assert root.find("{http://www.w3.org/2000/svg}style") is not None
         heading, *rows = table.splitlines()
         assert rows
         assert "," in heading
-    heat_map = base64.b64decode(re.findall(r"base64,([^\"]*)", figures[0])[1]).decode()
-    assert heat_map.startswith('panel,phone,cores,CPU clock,"step time, ms",low,high,')
-    assert "Model c,c,little2,low,,,,suspect," in heat_map
+    main = next(figure for figure in figures if "Step time over CPU clock" in figure)
+    values = base64.b64decode(re.findall(r"base64,([^\"]*)", main)[1]).decode()
+    assert values.startswith('phone,CPU clock,cores,"step time, ms",low,high,clock_ghz,')
+    assert "Model c,low,little2,,,,,suspect,measured on phones" in values
+    assert "GHz</text>" in main, "a clock is a number"
 
 
-def test_series_differ_in_shape_and_dashes_and_shades_in_lightness() -> None:
-    runs = [
-        on(backend, measured("a", float(size), repeat=repeat, parameters={"batch_size": size}))
-        for backend in ("cpu", "opencl")
-        for size in (8, 16, 32)
-        for repeat in range(2)
-    ]
-    figure = page_of(runs).partition('<section id="axes">')[2].partition("</figure>")[0]
-    assert {"p0 d0", "p1 d1"} <= set(re.findall(r'class="stroke (p\d d\d)"', figure))
-    shapes = re.findall(r'<path d="(M[^"]*)" class="fill (p\d)"', figure)
-    assert {("a4 4" in path) for path, colour in shapes if colour == "p0"} == {True}
-    assert {("a4 4" in path) for path, colour in shapes if colour == "p1"} == {False}
-    style = page_of(runs).partition("<style>")[2].partition("</style>")[0]
+def test_a_figure_for_a_paper_has_its_fonts_and_its_source_inside() -> None:
+    given = ReportInput(a_core_study(), version="9.8.7")
+    figures = report_figures(given)
+    assert figures[0].name == "step-time-over-cpu-clock-and-cores", "the main figure is the first"
+    assert len({figure.name for figure in figures}) == len(figures)
+    main = choose_figure(figures, "")
+    pdf = write_figure(main, "pdf", given)
+    assert pdf.startswith(b"%PDF")
+    assert b"FontFile2" in pdf
+    assert b"/MediaBox [ 0 0 240.9" in pdf, "85 mm wide"
+    assert write_figure(main, "png", given).startswith(b"\x89PNG")
+    assert "Farmhand 9.8.7" in write_figure(main, "svg", given).decode()
+    with pytest.raises(InvalidRequest, match="did you mean 'step-time-at-every-setting'"):
+        choose_figure(figures, "step-time-at-any-setting")
+
+
+def test_shades_differ_in_lightness() -> None:
     greys = [
-        sum(
-            weight * int(colour[index : index + 2], 16)
-            for weight, index in ((0.3, 0), (0.6, 2), (0.1, 4))
-        )
-        for colour in re.findall(r"\.h\d\{fill:#(\w{6})\}", style)
+        sum(w * int(colour[i : i + 2], 16) for w, i in ((0.3, 1), (0.6, 3), (0.1, 5)))
+        for colour in SHADES
     ]
     assert greys == sorted(greys, reverse=True)
     assert min(a - b for a, b in pairwise(greys)) > 8
@@ -233,8 +238,7 @@ def test_long_names_stay_apart_and_values_have_a_fitting_unit() -> None:
     names = list(collect_report_data(ReportInput(runs)).names.values())
     short = [fit_text(name, 200) for name in names]
     assert len(set(short)) == 2
-    assert all(len(name) * LETTER <= 200 for name in short)
+    assert all(text_width(name, 11) <= 200 for name in short)
     assert readable_unit("ms", [2e4, 3e5]) == ("s", 1e-3)
     assert readable_unit("mJ", [0.01, 0.02]) == ("µJ", 1e3)
     assert readable_unit("ms", [0.01, 3e5]) == ("ms", 1.0)
-    assert "There is no valid run." in page_of([])

@@ -15,9 +15,9 @@ import pytest
 from markupsafe import escape
 
 from orchestrator.analysis.measurements import IncompatibleSources, MeasuredRun
+from orchestrator.export.report.figure import build_axis
 from orchestrator.export.report.page import render_page as render_report
 from orchestrator.export.report.report_data import ReportInput, SweepRecord
-from orchestrator.export.report.svg import build_axis
 from tests.analysis.builders import EXTRAPOLATED, FITTED, endurance, measured, phone
 from tests.browser import needs_browser, open_browser
 from tests.export.telemetry_blob import a_blob
@@ -33,18 +33,8 @@ HOSTILE = [
     "'; background:url(http://evil)",
 ]
 SECTIONS = (
-    *(
-        "axes",
-        "matrix",
-        "heat",
-        "ranking",
-        "pareto",
-        "traces",
-        "operations",
-        "step",
-        "processors",
-    ),
-    *("fleet", "validity", "variance", "conditions", "clocks", "provenance", "repeat"),
+    *("findings", "figures", "cells", "heat", "operations", "left-out", "conditions", "clocks"),
+    *("phones", "variance", "provenance", "repeat"),
 )
 
 
@@ -134,7 +124,8 @@ def test_the_page_has_a_strict_content_security_policy() -> None:
     assert {"src", "style", "onclick", "onload", "onerror"}.isdisjoint(tags.attributes)
     assert re.findall(r"https?://|url\(|@import|src=", page) == []
     links = re.findall(r'<a ([^>]*)href="([^"]{5})', page)
-    assert all(kind == "data:" and "download=" in rest for rest, kind in links)
+    saved = [(rest, kind) for rest, kind in links if not kind.startswith("#")]
+    assert all(kind == "data:" and "download=" in rest for rest, kind in saved)
 
 
 def test_every_tag_is_closed() -> None:
@@ -145,121 +136,119 @@ def test_every_tag_is_closed() -> None:
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_section_with_data_is_shown(section: str) -> None:
     page = whole_page()
-    assert f'<section id="{section}">' in page
-    assert 'id="not-shown"' not in page
+    assert f'<section id="{section}"' in page
+    assert f'<a href="#{section}">' in page, "the table of contents has it"
 
 
 def test_every_drawn_coordinate_is_a_number() -> None:
     page = whole_page()
-    for points in re.findall(r'points="([^"]*)"', page):
-        assert all(re.fullmatch(r"-?[\d.]+,-?[\d.]+", pair) for pair in points.split())
-    assert all(re.fullmatch(r"M[-\d. az]+", path) for path in re.findall(r' d="([^"]*)"', page))
-    coordinates = re.findall(r' (?:x|y|x1|x2|y1|y2|width|height)="([^"]*)"', page)
+    paths = re.findall(r' d="([^"]*)"', page)
+    assert all(re.fullmatch(r"M-?[\d.]+ -?[\d.]+(L-?[\d.]+ -?[\d.]+)*Z?", path) for path in paths)
+    coordinates = re.findall(r' (?:x|y|cx|cy|width|height)="([^"]*)"', page)
     assert all(re.fullmatch(r"-?\d+(\.\d)?", coordinate) for coordinate in coordinates)
     assert len(coordinates) > 500
 
 
-def test_a_section_without_data_is_replaced_by_a_sentence() -> None:
+def test_a_section_without_data_is_left_out() -> None:
     page = render_page("demo", [measured("a")])
-    assert "Burst and sustained: No phone has both" in page
-    assert "Operations of a step: No run was traced." in page
-    assert "Results over the axes of the sweep: All valid runs have the same parameters" in page
+    assert all(f'id="{name}"' not in page for name in ("heat", "operations", "figures"))
+    assert "Every run counts." in page
 
 
-def test_a_simulation_has_a_banner_and_a_marked_title() -> None:
-    page = render_page("demo", fleet(provenance=FITTED))
-    sentence = "These numbers come from a simulation; they are not measurements of any phone."
-    assert sentence in page
+def test_a_simulation_is_marked_in_the_head_and_in_every_figure() -> None:
+    page = whole_page(provenance=FITTED)
     assert "<title>demo (simulated)</title>" in page
-    assert "Fitted models err by up to 10%" in page
-    assert page.index(sentence) < page.index("Which phone is fastest when cold?")
+    assert '<b class="warn">simulated phones</b>' in page
+    assert "The simulation errs by up to 10 %." in page
+    figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
+    assert len(figures) > 5
+    for figure in figures:
+        assert "SIMULATED phones · Farmhand 9.8.7 · sw-00000001</text>" in figure
+        saved = re.findall(r'svg\+xml;charset=utf-8;base64,([^"]*)"', figure)[0]
+        assert "SIMULATED phones" in base64.b64decode(saved).decode()
+
+
+def test_the_first_screen_has_the_question_its_answer_a_figure_and_a_table() -> None:
+    head = whole_page().partition("<nav")[0]
+    assert "<h1>Does the fastest phone stay fastest?</h1>" in head
+    assert "<b>No.</b> Cold, Model a leads with 20.0 ms per step." in head
+    assert "After ten minutes, Model b leads with 44.0 ms, and Model a, which was first" in head
+    assert head.count("<svg") == 2, "one for wide and one for narrow screens"
+    assert head.count("<table>") == 1
+    words = re.sub("<svg.*?</svg>|<[^>]*>", " ", head.partition("<main>")[2], flags=re.DOTALL)
+    assert len(words.split()) < 100
 
 
 def test_measurements_have_no_banner() -> None:
     body = render_page("demo", fleet()).partition("<main>")[2]
-    assert 'class="banner"' not in body
     assert "imulat" not in body
+    assert '<b class="">measured on phones</b>' in body
 
 
-def test_some_simulated_numbers_have_a_banner_too() -> None:
+def test_some_simulated_numbers_are_marked_too() -> None:
     runs = [*fleet(), measured("z", provenance=EXTRAPOLATED)]
     page = render_page("demo", runs, mix=True)
-    assert "Some of these numbers come from a simulation" in page
-    assert "Extrapolated models have an unknown error" in page
+    assert "measured on phones and simulated phones" in page
+    assert "The error of the simulation is unknown: this is no claim about real phones." in page
 
 
-def test_every_tooltip_has_the_source_of_its_number() -> None:
-    page = whole_page(provenance=FITTED)
-    tips = re.findall(r"<(?:rect|path)[^>]*><title>([^<]*)</title>", page)
-    figures = [tip for tip in tips if "ms" in tip.split() or "mJ" in tip.split()]
-    assert len(figures) > 20
-    assert all("simulated (fitted" in tip for tip in figures)
+def test_every_value_has_three_digits() -> None:
+    table = re.sub("<[^>]*>", " ", whole_page().partition("<tbody>")[2].partition("</tbody>")[0])
+    values = re.findall(r"\d[\d.]*", table)
+    assert len(values) == 8
+    assert all(len(value.replace(".", "").lstrip("0")) == 3 for value in values)
 
 
-def test_bars_are_drawn_to_scale() -> None:
-    page = render_page("demo", [measured("a", 10.0), measured("b", 40.0)])
-    ranking = page.partition('<section id="ranking">')[2].partition("</section>")[0]
-    short, long = (float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', ranking))
-    assert long / short == pytest.approx(4, rel=0.01)
-
-
-def test_the_best_phone_for_every_model_is_marked() -> None:
-    matrix = whole_page().partition('<section id="matrix">')[2].partition("</table>")[0]
-    first = re.findall(r'<tr data-phone="(.)">.*?</tr>', matrix, re.DOTALL)[0]
-    assert first == "a"
-    assert matrix.count("★ best") == 2
-
-
-def test_a_slow_gauge_is_neither_best_nor_on_the_pareto_front() -> None:
+def test_a_slow_gauge_gives_no_energy() -> None:
     slow = [
         measured("a", 1.0, repeat=repeat, energy_per_sample_mj=0.1, grade="coarse")
         for repeat in (0, 1)
     ]
     precise = [
-        measured(serial, 2.0, repeat=repeat, energy_per_sample_mj=0.4, grade="gauge")
-        for serial in "bc"
+        measured(serial, at, repeat=repeat, energy_per_sample_mj=0.2 * at)
+        for serial, at in (("b", 2.0), ("c", 3.0))
         for repeat in (0, 1)
     ]
     page = render_page("demo", slow + precise)
-    energy = page.partition("Cold: energy per sample")[2].partition("</table>")[0]
-    row = energy.partition('<tr data-phone="a">')[2].partition("</tr>")[0]
-    assert "gauge too slow" in row
-    assert "★" not in row
-    assert "too slow for the run: Model a." in page
-    assert "Model a" not in page.partition("On the Pareto front")[2].partition("<svg")[0]
+    energy = page.partition("Model b needs the least energy</h2>")[2].partition("</figure>")[0]
+    assert "Model b" in energy
+    assert "Model a" not in energy
+    cells = page.partition('<section id="cells">')[2].partition("</section>")[0]
+    assert "gauge too coarse" in cells.partition("Model a")[2].partition("</tr>")[0]
 
 
-def test_a_missing_cell_has_a_reason() -> None:
-    warm = Reason.suspect(ReasonCode.BODY_WARMED, rise_c=4.0)
-    large = {"batch_size": 64}
-    runs = [measured(name, parameters=size) for name in ("a", "b") for size in ({}, large)]
-    runs += [measured("d"), measured("c", validity=Validity.SUSPECT, reasons=(warm,))]
-    runs += [measured("c", None, parameters=large, peak_rss_mb=9.0)]
-    matrix = render_page("demo", runs).partition("Cold: step time")[2].partition("</table>")[0]
-    rows = {
-        row.partition('data-phone="')[2][0]: row for row in matrix.split("<tr ") if "phone" in row
-    }
-    assert f'title="1 suspect run does not count; most often: {warm.text}"' in rows["c"].replace(
-        "&#39;", "'"
-    )
-    assert "1 suspect<" in rows["c"]
-    assert "not reported<" in rows["c"]
-    assert "not run<" in rows["d"]
-
-
-def test_many_cells_are_summarised_by_model() -> None:
+def test_phones_of_one_model_share_a_panel_with_their_spread() -> None:
     runs = [
-        measured(serial, step_ms * size, workload=workload, parameters={"batch_size": size})
-        for serial, step_ms in (("a", 3.0), ("b", 1.0), ("c", 2.0))
-        for workload in ("mlp-4", "mlp-3")
-        for size in (8, 16, 32, 64)
+        measured(serial, step_ms, repeat=repeat, facts=phone(serial, model=model), **settings)
+        for serial, model, step_ms in (("a", "One", 1.0), ("b", "One", 1.2), ("c", "Two", 3.0))
+        for settings in ({"workload": "mlp-3"}, {"workload": "mlp-4"})
+        for repeat in range(4)
     ]
-    summary = render_page("demo", runs).partition("step time, by model")[2]
-    summary = summary.partition("</table>")[0]
-    assert re.findall(r'<tr data-phone="(.)">', summary) == ["b", "c", "a"]
-    assert re.findall(r'<th scope="col" data-workload="([^"]*)"', summary) == ["mlp-3", "mlp-4"]
-    assert summary.count("mean of 4 cells") == 2
-    assert "22.6" in summary, "the geometric mean of 8, 16, 32 and 64"
+    page = render_page("demo", runs)
+    figure = page.partition('<section id="figures">')[2].partition("</figure>")[0]
+    assert re.findall(r'class="name">([^<]*)<', figure) == ["One", "Two"]
+    assert "Phones of one model differ by up to 20 %" in page
+    assert "1.00 to 1.20" in page.partition('<section id="cells">')[2]
+
+
+def test_a_fleet_of_thirty_phones_fits_a_mail() -> None:
+    runs = [
+        run
+        for index in range(30)
+        for workload in ("mlp-3", "mlp-4", "lenet")
+        for freq in ("low", "mid", "high")
+        for repeat in range(2)
+        for run in (
+            measured(
+                *(f"p{index}", 1.0 + index / 7),
+                repeat=repeat,
+                workload=workload,
+                condition={"freq": freq},
+                energy_per_sample_mj=0.2 + index / 30,
+            ),
+        )
+    ]
+    assert len(render_page("demo", runs).encode()) < 1_000_000
 
 
 def test_ticks_do_not_overlap() -> None:
@@ -270,35 +259,27 @@ def test_ticks_do_not_overlap() -> None:
         assert all(after - before > 12 for before, after in pairwise(coordinates))
 
 
-def test_cells_are_sorted_by_number() -> None:
-    runs = [measured("a", parameters={"batch_size": size}) for size in (256, 32, 8)]
-    matrix = render_page("demo", runs).partition("Cold: step time")[2].partition("</thead>")[0]
-    assert re.findall(r"batch_size=(\d+)", matrix) == ["8", "32", "256"]
-
-
 def test_the_gpu_is_compared_with_the_cpu() -> None:
     fast = measured("a", 10.0)
     gpu_run = replace(fast, case=fast.case.model_copy(update={"backend": "opencl"}))
-    runs = [measured("a", 30.0), gpu_run]
-    page = render_page("demo", runs)
-    assert "CPU time / GPU time" in page
-    assert "3.00 ×" in page
+    page = render_page("demo", [measured("a", 30.0), gpu_run])
+    assert "<h1>Does the GPU pay?</h1>" in page
+    assert "On every phone a step takes 3.00 times as long on the CPU as on the GPU." in page
 
 
-def test_the_page_has_findings_validity_conditions_and_phones() -> None:
+def test_the_page_says_what_was_measured_and_how() -> None:
     reason = Reason.void(ReasonCode.CLOCKS_NOT_PINNED, share=0.5)
     void = measured("a", validity=Validity.VOID, reasons=(reason,))
     page = render_page("demo", [*fleet(), void])
     for text in (
-        "When cold, Model a is fastest with 14.1 ms per step",
-        "After ten minutes of heat, Model b is fastest",
-        "Take Model b, Model c and Model d",
-        "64 valid, 0 suspect and 1 void of 65 runs",
+        "demo · 65 runs, 64 valid · 4 phones · 1 Mar 2026",
+        "What was left out (1)",
         reason.text,
         "endurance big4 high",
         "at most 32 °C",
-        "65 runs on 4 phones",
         "Split-half check",
+        "A round of three takes 1.33 times its cold plan",
+        "Heat costs 1 % to 300 %",
     ):
         assert text in page
 
@@ -306,17 +287,19 @@ def test_the_page_has_findings_validity_conditions_and_phones() -> None:
 def test_runs_that_do_not_count_give_the_page_no_values() -> None:
     suspect = measured("a", repeat=1, peak_temp_c=91.0, validity=Validity.SUSPECT)
     page = render_page("demo", [measured("a", peak_temp_c=47.0), suspect])
-    fleet_table = page.partition('<section id="fleet">')[2].partition("</section>")[0]
+    fleet_table = page.partition('<section id="phones">')[2].partition("</section>")[0]
     assert "1 of 2" in fleet_table
-    assert ">47 °C<" in fleet_table
+    assert ">47.0 °C<" in fleet_table
     assert "91" not in fleet_table
     sources = page.partition('<section id="provenance">')[2].partition("</section>")[0]
     rows = re.findall(r"<tr>(.*?)</tr>", sources, re.DOTALL)
     assert sorted(re.findall(r">(\d+)<", "".join(rows))) == ["1", "1"]
 
 
-def test_a_page_without_runs_names_what_is_missing() -> None:
-    assert "No phone can be ranked first: there is no valid cold run" in render_page("demo", [])
+def test_a_page_without_runs_has_no_answer() -> None:
+    page = render_page("demo", [])
+    assert "demo · no runs" in page
+    assert "<figure" not in page
 
 
 def test_mixed_control_levels_are_refused() -> None:
@@ -337,15 +320,20 @@ def test_a_browser_shows_the_page_on_every_screen(tmp_path: Path) -> None:
             browser.open(page.as_uri())
             assert browser.run("document.documentElement.scrollWidth") <= width
             ground = browser.run("getComputedStyle(document.body).backgroundColor")
-            assert (ground == "rgb(21, 24, 28)") is dark
-            shown = "getComputedStyle(document.querySelector('svg .title')).fill"
-            assert browser.run(shown) == ("rgb(154, 164, 174)" if dark else "rgb(93, 102, 112)")
+            assert (ground == "rgb(17, 24, 39)") is dark
+            shown = "getComputedStyle(document.querySelector('svg .tick')).fill"
+            assert browser.run(shown) == ("rgb(156, 163, 175)" if dark else "rgb(107, 114, 128)")
+            narrow = "getComputedStyle(document.querySelector('svg.narrow')).display"
+            assert browser.run(narrow) == ("block" if width == 390 else "none")
+            wide = (
+                "[...document.querySelectorAll('svg')].map((e) => e.getBoundingClientRect().right)"
+            )
+            assert max(browser.run(wide)) <= width, "no panel is cut"
             picture = tmp_path / f"{width}.png"
             browser.picture(picture)
             assert picture.stat().st_size > 20_000, "the picture is empty"
-        browser.run("document.querySelector('#phone').selectedIndex = 1")
-        marks = "[...document.querySelectorAll('[data-phone=b]')]"
-        assert set(browser.run(f"{marks}.map((e) => getComputedStyle(e).opacity)")) == {"0.13"}
+        paper = browser.call("Page.printToPDF")["data"]
+        assert len(base64.b64decode(paper)) > 20_000
         assert browser.console == []
 
 
@@ -356,8 +344,8 @@ def test_a_saved_figure_is_an_image_by_itself(tmp_path: Path) -> None:
     (tmp_path / "figure.svg").write_bytes(base64.b64decode(link))
     with open_browser(tmp_path / "profile") as browser:
         browser.open((tmp_path / "figure.svg").as_uri())
-        fill = "getComputedStyle(document.querySelector('text')).fill"
-        assert browser.run(fill) == "rgb(29, 33, 38)"
+        fill = "getComputedStyle(document.querySelector('.tick')).fill"
+        assert browser.run(fill) == "rgb(107, 114, 128)"
         browser.picture(tmp_path / "figure.png")
         assert browser.console == []
     assert (tmp_path / "figure.png").stat().st_size > 5_000

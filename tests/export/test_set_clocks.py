@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun
-from orchestrator.analysis.pareto import operating_points
 from orchestrator.analysis.set_clocks import clock_table, same_applied_clocks
 from orchestrator.cli import farm
 from orchestrator.export.report.page import render_page
@@ -104,9 +103,8 @@ def test_a_figure_does_not_show_one_clock_as_two(runs: list[MeasuredRun]) -> Non
     page = page_of(runs)
     figure = page.partition("Step time over")[2].partition("</figure>")[0]
     assert f"{TEXT}, so their results differ only by chance." in figure
-    assert "9.51 = low</text>" in figure
+    assert "9.51" in figure
     assert figure.count("= low</text>") == 1, "where the clocks differ, levels are compared"
-    assert "1.01 ×" not in figure
 
 
 def test_fractions_that_are_one_step_are_named_under_their_line() -> None:
@@ -119,7 +117,6 @@ def test_figures_with_different_clocks_have_no_such_text() -> None:
     page = page_of(levels("low", "high"))
     assert "are the same clock on" not in page
     assert "= low</text>" not in page
-    assert "1.01 ×" in page
 
 
 def test_a_page_has_the_clock_of_every_phone_and_point() -> None:
@@ -128,8 +125,6 @@ def test_a_page_has_the_clock_of_every_phone_and_point() -> None:
     clocks = page.partition('<section id="clocks">')[2].partition("</section>")[0]
     assert clocks.count(">1.13</td>") == 2
     assert TEXT in clocks
-    settings = [point.setting for point in operating_points(runs)]
-    assert settings == ["little2 low (1.13 GHz)", "little2 mid (1.13 GHz)"]
 
 
 def test_commands_and_exports_read_the_clock_from_the_stored_report(

@@ -1,338 +1,287 @@
-"""The charts of a report: lines in small multiples, bars, stacked bars, lanes and slopes."""
+"""The charts of a report: slopes, dots in rows, lines, and tables of shades."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.export.report.svg import (
-    BOTTOM,
-    LEFT,
-    LETTER,
-    NAME_LETTER,
-    RIGHT,
-    TOP,
-    WIDE_WIDTH,
-    WIDTH,
-    Drawing,
+from orchestrator.export.report.figure import (
+    SHADES,
     Picture,
     PlotAxis,
-    axis_from_zero,
     build_axis,
     fit_text,
-    format_coordinate,
-    format_short,
-    legend_height,
-    tooltip,
+    number_text,
+    percent_text,
+    text_width,
+    tick_text,
 )
-from workloads.units import format_ms
 
-NOTE_WIDTH = 150  # for the text beside a bar
-NAMES_WIDTH = 180.0  # for names on each side of a wide chart
-PANEL_WIDTH, PANEL_HEIGHT = 250, 200
-ROW_WIDTH = 960  # of panels side by side; a wider image is too small to read
-DOTS_MAX = 40  # a line with more points has marks on some of them only
-MARKS_ON_LINE = 6
-LABEL_DISTANCE = 13.0
+LABEL_DISTANCE = 14.0
+ROW, NARROW_ROW = 22.0, 34.0
+SMALL = 220.0  # a narrower picture has its names above its rows
+DOTS_MAX = 40  # a line with more points has no dots
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point with its tooltip; the interval is drawn where it is known."""
+class SlopeRow:
+    """A name with two values; a style in colour draws attention."""
 
-    x: float
-    y: float
+    name: str
+    before: float
+    after: float
     tip: str
-    low: float | None = None
-    high: float | None = None
-    source: str = ""
+    style: int | None = None
 
 
-@dataclass(frozen=True)
-class Series:
-    """The marks of one phone, or of something else with a colour."""
-
-    name: str
-    phone: str
-    colour: int
-    marks: Sequence[Mark]
-    joined: bool = True
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One of several charts with the same axes."""
-
-    title: str
-    series: Sequence[Series]
-
-
-@dataclass(frozen=True)
-class PanelPlace:
-    """Where a panel lies in its image."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-
-
-def place_panels(count: int, width: float, height: float) -> Iterator[PanelPlace]:
-    """Place panels in rows; a single one has the width of a card."""
-    for index in range(count):
-        row, column = divmod(index, _columns(count, width))
-        yield PanelPlace(column * width, row * height, width, height)
+def draw_slopes(width: float, rows: Sequence[SlopeRow], titles: tuple[str, str]) -> Picture:
+    """Draw a line per row from its first value to its second, the least at the top."""
+    picture = Picture(width, max(150.0, 27.0 * len(rows) + 60))
+    values = [value for row in rows for value in (row.before, row.after)]
+    scale = build_axis("", values, log=True)
+    names = max(text_width(f"{row.name} 00.0", 12) for row in rows) + 14
+    left = min(names, width * 0.46)
+    right, top, bottom = width - 88, 34.0, picture.height - 12
+    for x in (left, right):
+        picture.line(((x, 22), (x, bottom + 6)), "axis")
+    picture.text(left + 18, 14, titles[0], "name", "end")
+    picture.text(width, 14, titles[1], "name", "end")
+    ends = [tuple(scale.position(v, top, bottom) for v in (r.before, r.after)) for r in rows]
+    labels = [_spread([end[side] for end in ends], bottom) for side in (0, 1)]
+    order = sorted(range(len(rows)), key=lambda index: rows[index].style is not None)
+    for index in order:
+        row, (begin, end) = rows[index], ends[index]
+        line, dot, text = ("soft", "softdot", "label")
+        if row.style is not None:
+            line, dot, text = f"l{row.style}", f"d{row.style}", f"t{row.style}"
+        picture.line(((left, begin), (right, end)), line)
+        for x, y in ((left, begin), (right, end)):
+            picture.dot(x, y, dot, row.tip)
+        before, after = number_text(row.before), number_text(row.after)
+        name = fit_text(row.name, left - 14 - text_width(before, 12), 12)
+        picture.text(left - 9, labels[0][index] + 4, f"{name} {before}", text, "end")
+        change = percent_text(row.after / row.before)
+        picture.text(right + 9, labels[1][index] + 4, f"{after}  {change}", text)
+    return picture
 
 
-def panels_size(count: int, width: float, height: float) -> tuple[float, float]:
-    """Return the size of all panels together."""
-    columns = _columns(count, width)
-    return width * columns, height * -(-count // columns)
-
-
-def _columns(count: int, width: float) -> int:
-    return max(1, min(count, int(ROW_WIDTH // width)))
-
-
-def draw_chart(label: str, panels: Sequence[Panel], x: PlotAxis, y: PlotAxis) -> Drawing:
-    """Draw lines or points over two axes that all panels share."""
-    alone = len(panels) == 1
-    width, height = (WIDTH, 230) if alone else (PANEL_WIDTH, PANEL_HEIGHT)
-    all_width, all_height = panels_size(len(panels), width, height)
-    shown = {item.name: item for panel in panels for item in panel.series}
-    legend = [(item.name, "mark", item.colour) for item in shown.values()]
-    names = [name for name, _, _ in legend]
-    picture = Picture(all_height + legend_height(names, all_width), label, all_width)
-    for panel, place in zip(panels, place_panels(len(panels), width, height), strict=True):
-        _draw_frame(picture, place, panel.title, x, y)
-        for item in panel.series:
-            _draw_series(picture, place, item, x, y)
-    picture.legend(legend, all_height)
-    rows = [
-        (panel.title, item.name, mark.x, mark.y, mark.low, mark.high, mark.source)
-        for panel in panels
-        for item in panel.series
-        for mark in item.marks
-    ]
-    headings = ("panel", "series", x.title, y.title, "low", "high", "source")
-    return Drawing(picture.svg(), headings, tuple(rows))
-
-
-def _draw_frame(picture: Picture, place: PanelPlace, title: str, x: PlotAxis, y: PlotAxis) -> None:
-    """Draw grid, ticks and titles of a chart with two axes."""
-    left, right = place.left + LEFT, place.left + place.width - RIGHT
-    top, bottom = place.top + TOP + 12 * bool(title), place.top + place.height - BOTTOM
-    if title:
-        shown = fit_text(title, place.width - 8, NAME_LETTER)
-        picture.text(place.left, place.top + 11, shown, "name")
-    picture.text(place.left, top - 11, fit_text(y.title, place.width), "title")
-    for value in y.ticks:
-        height = y.position(value, bottom, top)
-        picture.line(left, height, right, height, "grid")
-        picture.text(left - 5, height + 3.5, format_short(value), "tick", "end")
-    free = place.left  # where the last label ends
-    for value in x.ticks:
-        at, label = x.position(value, left, right), format_short(value)
-        picture.line(at, bottom, at, bottom + 4, "grid")
-        half = LETTER * len(label) / 2
-        if at - half >= free and at + half <= place.left + place.width:
-            picture.text(at, bottom + 15, label, "tick", "middle")
-            free = at + half + 4
-    shown = fit_text(x.title, right - left + RIGHT)
-    picture.text((left + right) / 2, bottom + 29, shown, "title", "middle")
-
-
-def _draw_series(
-    picture: Picture, place: PanelPlace, item: Series, x: PlotAxis, y: PlotAxis
-) -> None:
-    left, right = place.left + LEFT, place.left + place.width - RIGHT
-    top = place.top + TOP + 12 * bool(place.width == PANEL_WIDTH)
-    bottom = place.top + place.height - BOTTOM
-    points = [(x.position(m.x, left, right), y.position(m.y, bottom, top), m) for m in item.marks]
-    style = f"stroke p{item.colour % 10} d{item.colour % 6}"
-    if item.joined and len(points) > 1:
-        line = " ".join(f"{format_coordinate(px)},{format_coordinate(py)}" for px, py, _ in points)
-        kind = {"points": line, "class_": style, "data_phone": item.phone}
-        picture.add("polyline", tooltip(item.name), **kind)
-    every = 1 if len(points) <= DOTS_MAX else -(-len(points) // MARKS_ON_LINE)
-    for px, py, mark in points[every // 2 :: every]:
-        if mark.low is not None and mark.high is not None:
-            ends = (y.position(end, bottom, top) for end in (mark.low, mark.high))
-            low, high = (min(max(end, top), bottom) for end in ends)
-            picture.line(px, low, px, high, style.rpartition(" ")[0], item.phone)
-        picture.mark(px, py, item.colour, mark.tip, item.phone)
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A row of a ranking: a name, a value and its interval."""
-
-    name: str
-    phone: str
-    colour: int
-    value: float
-    low: float | None
-    high: float | None
-    shown: str
-    note: str
-    tip: str
-    source: str = ""
-
-
-def draw_bars(label: str, bars: Sequence[Bar], title: str) -> Drawing:
-    """Draw bars from the best down, each with its interval across its end."""
-    row_height = 37
-    picture = Picture(row_height * len(bars) + 18, label)
-    most = max([bar.high or bar.value for bar in bars] + [bar.value for bar in bars])
-    for index, bar in enumerate(bars):
-        top = index * row_height
-        name_width = picture.width - NAME_LETTER * (len(bar.shown) + 2)
-        picture.text(0, top + 13, fit_text(bar.name, name_width, NAME_LETTER), "name")
-        picture.text(picture.width, top + 13, bar.shown, "value", "end")
-        scale = (picture.width - NOTE_WIDTH) / most if most > 0 else 0.0
-        box = (0, top + 18, max(1.0, bar.value * scale), 11)
-        picture.rect(box, f"fill p{bar.colour % 10}", bar.tip, bar.phone, rx=2)
-        if bar.low is not None and bar.high is not None:
-            middle, low, high = top + 23.5, max(0.0, bar.low) * scale, bar.high * scale
-            draw_interval(picture, low, high, middle)
-        picture.text(picture.width, top + 27, bar.note, "tick", "end")
-    picture.text(0, row_height * len(bars) + 12, f"{title}; line: 95 % interval", "title")
-    rows = ((b.name, b.value, b.low, b.high, b.note, b.source) for b in bars)
-    return Drawing(picture.svg(), ("name", title, "low", "high", "note", "source"), tuple(rows))
-
-
-def draw_interval(picture: Picture, low: float, high: float, middle: float) -> None:
-    """Draw an interval as a line with ends."""
-    picture.line(low, middle, high, middle, "span")
-    for end in (low, high):
-        picture.line(end, middle - 4, end, middle + 4, "span")
-
-
-@dataclass(frozen=True)
-class BarPart:
-    """A share of a stacked row."""
-
-    name: str
-    share: float
-    shade: int
-    tip: str
-
-
-def draw_stacked_bars(
-    label: str, rows: Sequence[tuple[str, str, Sequence[BarPart]]], title: str
-) -> Drawing:
-    """Draw rows of parts that add up to a whole; each row is (name, phone, parts)."""
-    height = 34
-    entries = {part.name: part.shade for _, _, parts in rows for part in parts}
-    legend = [(name, "shade s", shade) for name, shade in entries.items()]
-    below = height * len(rows) + 16
-    picture = Picture(below + legend_height(list(entries), WIDTH), label)
-    for index, (name, phone, parts) in enumerate(rows):
-        top, x = index * height, 0.0
-        picture.text(0, top + 12, fit_text(name, picture.width, NAME_LETTER), "name")
-        whole = sum(part.share for part in parts) or 1.0
-        for part in parts:
-            width = part.share / whole * picture.width
-            picture.rect((x, top + 17, width, 12), f"shade s{part.shade}", part.tip, phone)
-            x += width
-    picture.text(0, below - 4, title, "title")
-    picture.legend(legend, below)
-    values = ((name, part.name, part.share) for name, _, parts in rows for part in parts)
-    return Drawing(picture.svg(), ("row", "part", title), tuple(values))
-
-
-@dataclass(frozen=True)
-class LaneSegment:
-    """A value from one time to another; `vague` ones are drawn lighter."""
-
-    begin: float
-    end: float
-    value: float
-    name: str
-    tip: str
-    vague: bool = False
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A named row of segments on a common time axis, up to `top`."""
-
-    name: str
-    unit: str
-    top: float
-    segments: Sequence[LaneSegment]
-
-
-def draw_lanes(label: str, lanes: Sequence[Lane]) -> Drawing:
-    """Draw lanes above each other on a time axis in ms; wide segments of the first have names."""
-    height, left = 26.0, 74.0
-    picture = Picture(height * len(lanes) + 44, label, WIDE_WIDTH)
-    end = max((segment.end for lane in lanes for segment in lane.segments), default=1.0)
-    axis = axis_from_zero("time in the step, ms", [end])
-    right = picture.width - RIGHT
-    for index, lane in enumerate(lanes):
-        bottom = index * height + height - 3
-        picture.text(0, bottom - 9, fit_text(lane.name, left), "tick")
-        if lane.unit:
-            picture.text(0, bottom + 1, f"up to {format_short(lane.top)} {lane.unit}", "tick")
-        for number, segment in enumerate(lane.segments):
-            begin_x, end_x = (axis.position(t, left, right) for t in (segment.begin, segment.end))
-            tall = (height - 6) * min(segment.value / lane.top, 1.0)
-            shade = 1 + number % 2 if not lane.unit else 2
-            box = (begin_x, bottom - tall, max(end_x - begin_x, 0.2), max(tall, 0.5))
-            vague = " vague" if segment.vague else ""
-            picture.rect(box, f"shade h{2 * shade}{vague}", segment.tip)
-            if not lane.unit and end_x - begin_x > 5.5 * len(segment.name) + 4:
-                middle = (begin_x + end_x) / 2
-                picture.text(middle, bottom - 7, segment.name, f"inside i{2 * shade}", "middle")
-    bottom = height * len(lanes) + 10
-    for tick in axis.ticks:
-        x = axis.position(tick, left, right)
-        picture.text(x, bottom, format_short(tick), "tick", "middle")
-    picture.text((left + right) / 2, bottom + 14, axis.title, "title", "middle")
-    rows = (
-        (lane.name, lane.unit, segment.name, segment.begin, segment.end, segment.value)
-        for lane in lanes
-        for segment in lane.segments
-    )
-    headings = ("lane", "unit", "operation", "begin, ms", "end, ms", "value")
-    return Drawing(picture.svg(), headings, tuple(rows))
-
-
-def draw_slopes(label: str, rows: Sequence[tuple[str, str, int, float, float, str]]) -> Drawing:
-    """Draw a line per phone from its first value to its second, the best at the top.
-
-    A row is (name, phone, colour, before, after, tip).
-    """
-    picture = Picture(max(150.0, 34.0 * len(rows) + 40), label, WIDE_WIDTH)
-    values = [value for row in rows for value in row[3:5]]
-    scale = build_axis("", values, log=min(values, default=0) > 0)
-    left, right, bottom = NAMES_WIDTH, picture.width - NAMES_WIDTH, picture.height - 10
-    picture.text(left, 12, "cold, ms", "title", "middle")
-    picture.text(right, 12, "hot, ms", "title", "middle")
-    ends = [tuple(scale.position(value, 34, bottom) for value in row[3:5]) for row in rows]
-    labels = [_spread_labels([pair[side] for pair in ends], bottom) for side in (0, 1)]
-    for index, (name, phone, colour, before, after, tip) in enumerate(rows):
-        start, end = ends[index]
-        picture.line(left, start, right, end, f"stroke thick p{colour % 10}", phone)
-        for x, y in ((left, start), (right, end)):
-            picture.mark(x, y, colour, tip, phone)
-        for side, value in enumerate((format_ms(before), format_ms(after))):
-            short = fit_text(name, NAMES_WIDTH - 9 - LETTER * (len(value) + 1))
-            text, x = (f"{value} {short}", right + 9) if side else (f"{short} {value}", left - 9)
-            anchor = "" if side else "end"
-            picture.text(x, labels[side][index] + 4, text, "tick", anchor)
-    headings = ("phone", "cold, ms per step", "after ten minutes, ms per step")
-    return Drawing(picture.svg(), headings, tuple((row[0], row[3], row[4]) for row in rows))
-
-
-def _spread_labels(heights: Sequence[float], bottom: float) -> list[float]:
+def _spread(heights: Sequence[float], bottom: float) -> list[float]:
     """Move labels until none covers another: downwards first, then up from the bottom."""
     moved = list(heights)
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for above, index in pairwise(order):
         moved[index] = max(moved[index], moved[above] + LABEL_DISTANCE)
-    limit = bottom
+    limit = bottom + 4
     for index in reversed(order):
         moved[index] = min(moved[index], limit)
         limit = moved[index] - LABEL_DISTANCE
     return moved
+
+
+@dataclass(frozen=True)
+class DotMark:
+    """A value in a row; the interval is drawn where it is known."""
+
+    value: float
+    style: int | None
+    tip: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class DotRow:
+    """A named row of values, with a text at its end."""
+
+    name: str
+    marks: Sequence[DotMark]
+    text: str = ""
+
+
+def draw_dots(
+    width: float,
+    rows: Sequence[DotRow],
+    title: str,
+    heading: str = "",
+    scale: Sequence[float] = (),
+) -> Picture:
+    """Draw rows of dots over one axis, of `scale` if several panels share it.
+
+    The axis is logarithmic if the values are far apart.
+    """
+    small = width < SMALL
+    height, top = (NARROW_ROW if small else ROW), 20.0 if heading else 4.0
+    picture = Picture(width, top + height * len(rows) + 34)
+    if heading:
+        picture.text(0, 12, fit_text(heading, width, 12), "name")
+    marks = [mark for row in rows for mark in row.marks]
+    values = [v for m in marks for v in (m.value, m.low, m.high) if v is not None and v > 0]
+    values += scale
+    log = bool(values) and max(values) > 4 * min(values)
+    axis = build_axis(title, values, log=log)
+    widest = max((text_width(row.name, 11) for row in rows), default=0) + 10
+    left = 4.0 if small else min(widest, width * 0.42)
+    texts = max((text_width(row.text, 11) for row in rows), default=0)
+    right = width - (4.0 if small else max(texts + 12, 14.0))
+    bottom = top + height * len(rows)
+    _draw_ticks(picture, axis, (left, right), (top, bottom))
+    for index, row in enumerate(rows):
+        y = top + height * (index + (0.72 if small else 0.5))
+        name_y = y - 9 if small else y + 4
+        side = text_width(row.text, 11) if small else 0.0
+        shown = fit_text(row.name, (width - side if small else left) - 8)
+        picture.text(0 if small else left - 8, name_y, shown, "label", "start" if small else "end")
+        picture.text(width, name_y, row.text, "label", "end")
+        _draw_marks(picture, row, axis, (left, right), y)
+    picture.text((left + right) / 2, bottom + 28, fit_text(title, width), "tick", "middle")
+    return picture
+
+
+def _draw_marks(
+    picture: Picture, row: DotRow, axis: PlotAxis, ends: tuple[float, float], y: float
+) -> None:
+    places = [axis.position(mark.value, *ends) for mark in row.marks]
+    if len(places) > 1:
+        picture.line(((min(places), y), (max(places), y)), "axis")
+    for x, mark in zip(places, row.marks, strict=True):
+        if mark.low is not None and mark.high is not None and mark.high > mark.low:
+            low, high = (
+                min(max(axis.position(v, *ends), ends[0]), ends[1]) for v in (mark.low, mark.high)
+            )
+            picture.line(((low, y), (high, y)), "span")
+        picture.dot(x, y, "softdot" if mark.style is None else f"d{mark.style}", mark.tip)
+
+
+def _draw_ticks(
+    picture: Picture, axis: PlotAxis, ends: tuple[float, float], span: tuple[float, float]
+) -> None:
+    free = 0.0
+    for value in axis.ticks:
+        x, label = axis.position(value, *ends), tick_text(value)
+        picture.line(((x, span[0]), (x, span[1])), "grid")
+        half = text_width(label, 10.5) / 2
+        if x - half >= free and x + half <= picture.width:
+            picture.text(x, span[1] + 14, label, "tick", "middle")
+            free = x + half + 4
+
+
+@dataclass(frozen=True)
+class LinePoint:
+    """A point of a line, with its interval or spread where it is known."""
+
+    x: float
+    y: float
+    tip: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class LineSeries:
+    """The points of a line."""
+
+    name: str
+    style: int
+    points: Sequence[LinePoint]
+
+
+def draw_lines(
+    width: float, heading: str, series: Sequence[LineSeries], x: PlotAxis, y: PlotAxis
+) -> Picture:
+    """Draw lines over two axes; a band or a bar shows the spread."""
+    picture = Picture(width, min(210.0, max(150.0, width * 0.62)))
+    labels = max(text_width(tick_text(tick), 10.5) for tick in y.ticks) if y.ticks else 10.0
+    left, right, top, bottom = labels + 8, width - 8, 34.0, picture.height - 34
+    picture.text(0, 12, fit_text(heading, width, 12), "name")
+    picture.text(0, 26, fit_text(y.title, width, 10.5), "tick")
+    for value in y.ticks:
+        height = y.position(value, bottom, top)
+        picture.line(((left, height), (right, height)), "grid")
+        picture.text(left - 5, height + 3.5, tick_text(value), "tick", "end")
+    _draw_ticks(picture, x, (left, right), (bottom, bottom + 4))
+    picture.text((left + right) / 2, bottom + 28, fit_text(x.title, width), "tick", "middle")
+    for one in series:
+        places = [
+            (x.position(p.x, left, right), y.position(p.y, bottom, top), p) for p in one.points
+        ]
+        if len(places) > 1:
+            picture.line([(px, py) for px, py, _ in places], f"l{one.style}", one.name)
+        for px, py, point in places if len(places) <= DOTS_MAX else ():
+            if point.low is not None and point.high is not None and point.high > point.low:
+                ends = (y.position(end, bottom, top) for end in (point.low, point.high))
+                low, high = (min(max(end, top), bottom) for end in ends)
+                picture.line(((px, low), (px, high)), "span")
+            picture.dot(px, py, f"d{one.style}", point.tip)
+    return picture
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of a table of shades: its value, what stands below it, or why it is empty."""
+
+    value: float | None
+    text: str
+    below: str
+    tip: str
+
+
+@dataclass(frozen=True)
+class GridNames:
+    """The titles and values of rows and columns."""
+
+    rows_title: str
+    rows: Sequence[str]
+    columns_title: str
+    columns: Sequence[str]
+
+
+def draw_grid(
+    width: float,
+    heading: str,
+    names: GridNames,
+    cells: Mapping[tuple[int, int], GridCell],
+    span: tuple[float, float],
+) -> Picture:
+    """Draw a table of shades; the darker a cell, the larger its value among all panels."""
+    height = 34.0
+    left = max(text_width(name, 10.5) for name in [*names.rows, names.rows_title]) + 8
+    left = min(left, width * 0.36)
+    across = (width - left) / len(names.columns)
+    picture = Picture(width, 50 + height * len(names.rows) + 8)
+    picture.text(0, 12, fit_text(heading, width, 12), "name")
+    middle = (left + width) / 2
+    picture.text(middle, 28, fit_text(names.columns_title, width - left, 10.5), "tick", "middle")
+    picture.text(0, 43, fit_text(names.rows_title, left, 10.5), "tick")
+    for index, name in enumerate(names.columns):
+        shown = fit_text(name, across - 2, 10.5)
+        picture.text(left + across * (index + 0.5), 43, shown, "tick", "middle")
+    for index, name in enumerate(names.rows):
+        shown = fit_text(name, left - 6, 10.5)
+        picture.text(left - 6, 50 + height * (index + 0.5) + 4, shown, "label", "end")
+    for (row, column), cell in cells.items():
+        _draw_cell(picture, (left + across * column, 50 + height * row, across), cell, span)
+    return picture
+
+
+def _draw_cell(
+    picture: Picture,
+    place: tuple[float, float, float],
+    cell: GridCell,
+    span: tuple[float, float],
+) -> None:
+    x, y, width = place
+    shade = shade_of(cell.value, *span)
+    middle = x + width / 2
+    style = "absent" if cell.value is None else f"h{shade}"
+    picture.rect(x + 1, y + 1, width - 2, 32, style, cell.tip)
+    text, below = (f"i{shade}", f"j{shade}") if cell.value is not None else ("tick", "tick")
+    picture.text(middle, y + (16 if cell.below else 21), cell.text, text, "middle")
+    if cell.below:
+        picture.text(middle, y + 28, fit_text(cell.below, width - 2, 9), below, "middle")
+
+
+def shade_of(value: float | None, low: float, high: float) -> int:
+    """Return the shade of a value between the least and the largest."""
+    if not value or high <= low:
+        return 0
+    return round((len(SHADES) - 1) * math.log(value / low) / math.log(high / low))

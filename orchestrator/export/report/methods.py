@@ -1,23 +1,23 @@
-"""Report sections on validity, conditions and data sources."""
+"""Report sections on what was left out, conditions and data sources."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.failure_groups import group_failures
 from orchestrator.analysis.measurements import MeasuredRun
+from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
 from orchestrator.analysis.set_clocks import clock_table
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
-from orchestrator.analysis.verdict_counts import VerdictCounts, count_verdicts, judgement_text
-from orchestrator.export.report.charts import BarPart, draw_stacked_bars
-from orchestrator.export.report.report_data import Card, ReportData, Section, same_clocks_text
+from orchestrator.analysis.verdict_counts import count_verdicts, judgement_text
+from orchestrator.export.report.report_data import ReportData, Section, same_clocks_text
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.metrics import Source, metric_kind
 from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.text import list_text, safe_text
-from workloads.units import format_duration
+from workloads.units import count_text, format_duration
 
 PHONES_NAMED = 6
 
@@ -33,18 +33,31 @@ class LeftOutRow:
     remedy: str
 
 
-@dataclass(frozen=True)
-class VerdictHead:
-    """The head of the report: how many runs count, and why the others do not."""
+def left_out_section(data: ReportData) -> Section:
+    """Show which runs do not count, why, on which phones, and what to do."""
+    rows = tuple(
+        (row.verdict, str(row.runs), row.reason, row.phones, row.remedy)
+        for row in left_out_rows(data)
+    )
+    runs = sum(not run.valid for run in data.runs) + len(data.failures)
+    return Section(
+        "left-out",
+        f"What was left out ({runs})",
+        "Only valid runs count. A run that broke its condition is void and was repeated."
+        f"{_as_sentence(judgement_text(data.runs))}",
+        headings=("Verdict", "Runs", "Reason", "Phones", "What to do"),
+        rows=rows,
+        note="" if rows else "Every run counts.",
+    )
 
-    counts: tuple[tuple[str, int], ...]
-    rows: tuple[LeftOutRow, ...]
+
+def _as_sentence(text: str) -> str:
+    return f" {text[0].upper()}{text[1:]}." if text else ""
 
 
-def verdict_head(data: ReportData) -> VerdictHead:
-    """Count the runs by verdict, with the reasons, the phones and the remedies."""
+def left_out_rows(data: ReportData) -> list[LeftOutRow]:
+    """Return why some runs do not count, the most frequent reason first."""
     verdicts = count_verdicts(data.runs)
-    failures = group_failures(data.failures)
     rows = []
     for reason in verdicts.reasons:
         phones = {
@@ -61,17 +74,12 @@ def verdict_head(data: ReportData) -> VerdictHead:
                 remedy.replace("`", ""),
             )
         )
-    for group in failures:
+    for group in group_failures(data.failures):
         named = {data.names[phone] for phone in group.phones}
-        text = f"{group.name}: {group.text}"
         phones_text = list_text(sorted(named), PHONES_NAMED)
-        advice = _fault_advice(group.kind)
-        rows.append(LeftOutRow("failed", group.runs, text, phones_text, advice))
-    counts = (
-        *(("valid", verdicts.valid), ("suspect", verdicts.suspect), ("void", verdicts.void)),
-        ("failed", sum(group.runs for group in failures)),
-    )
-    return VerdictHead(counts, tuple(rows))
+        text = f"{group.name}: {group.text}"
+        rows.append(LeftOutRow("failed", group.runs, text, phones_text, _fault_advice(group.kind)))
+    return rows
 
 
 def _fault_advice(kind: FaultKind | None) -> str:
@@ -81,45 +89,6 @@ def _fault_advice(kind: FaultKind | None) -> str:
         classes += one.__subclasses__()
     found = next((one for one in classes if one.kind is kind), None)
     return (found.__doc__ or "").partition("; ")[2] if found is not None else ""
-
-
-def validity_section(data: ReportData) -> Section:
-    """Show how many runs of each phone count."""
-    verdicts = count_verdicts(data.runs)
-    failed = Counter(outcome.phone for outcome in data.failures)
-    rows = []
-    for phone, name in data.names.items():
-        own = count_verdicts(run for run in data.runs if run.phone == phone)
-        parts = [
-            BarPart(word, count, shade, f"{name}: {count} {word}")
-            for word, count, shade in _verdict_parts(own, failed[phone])
-            if count
-        ]
-        rows.append((f"{name}: {own.valid} of {own.total + failed[phone]} valid", phone, parts))
-    drawing = draw_stacked_bars("verdicts", rows, "number of runs")
-    card = Card("Runs by verdict", "valid runs of all runs", drawing)
-    return Section(
-        "validity",
-        "Which runs count",
-        f"{verdicts.valid} valid, {verdicts.suspect} suspect and {verdicts.void} void of "
-        f"{verdicts.total} runs. Only valid runs are compared; a run that did not meet its "
-        "condition is void and was repeated. The head of this page has the reasons."
-        f"{_as_sentence(judgement_text(data.runs))}",
-        cards=(card,) if rows else (),
-        note="" if rows else "There are no runs.",
-    )
-
-
-def _as_sentence(text: str) -> str:
-    return f" {text[0].upper()}{text[1:]}." if text else ""
-
-
-def _verdict_parts(counts: VerdictCounts, failed: int) -> tuple[tuple[str, int, int], ...]:
-    """Return verdict, number of runs and shade."""
-    return (
-        *(("valid", counts.valid, 0), ("suspect", counts.suspect, 1), ("void", counts.void, 2)),
-        ("failed", failed, 3),
-    )
 
 
 def repeat_section(data: ReportData) -> Section:
@@ -261,26 +230,40 @@ def provenance_section(data: ReportData) -> Section:
     )
 
 
-def simulation_banner(runs: Iterable[MeasuredRun]) -> str:
-    """Return the notice that numbers were simulated, with the error of the simulation."""
-    sources = [metric.provenance for run in runs for metric in run.metrics.values()]
+def caveat(runs: Sequence[MeasuredRun]) -> str:
+    """Say in a line what keeps the numbers from being a proof."""
+    valid = [run for run in runs if run.valid]
+    sources = [metric.provenance for run in valid for metric in run.metrics.values()]
     simulated = [source for source in sources if source.source is Source.SIMULATED]
-    if not simulated:
-        return ""
-    which = "These numbers" if len(simulated) == len(sources) else "Some of these numbers"
-    text = f"{which} come from a simulation; they are not measurements of any phone."
+    texts = []
     errors = [source.error_rel for source in simulated if source.error_rel is not None]
-    if errors:
-        text += f" Fitted models err by up to {max(errors):.0%}; the intervals include that error."
     if any(source.error_unknown for source in simulated):
-        text += " Extrapolated models have an unknown error, so no claim is based on them."
-    return text
+        texts.append("The error of the simulation is unknown: this is no claim about real phones.")
+    elif errors:
+        texts.append(f"The simulation errs by up to {max(errors):.0%}.".replace("%", " %"))
+    fewest = min(Counter(run.trial for run in valid).values(), default=0)
+    if 0 < fewest < CLAIM_RUNS_MIN:
+        each = count_text(fewest, "run")
+        texts.append(f"With {each} per cell a lead is a hint; {CLAIM_RUNS_MIN} can prove it.")
+    return " ".join(texts)
+
+
+def source_words(runs: Sequence[MeasuredRun]) -> str:
+    """Return where the numbers come from, for the head of the page and for every figure."""
+    sources = {metric.provenance.source for run in runs for metric in run.metrics.values()}
+    words = {
+        Source.PHONE: "measured on phones",
+        Source.HOST: "measured on a computer",
+        Source.SIMULATED: "simulated phones",
+    }
+    return " and ".join(words[source] for source in Source if source in sources)
 
 
 def period_text(runs: Sequence[MeasuredRun]) -> str:
-    """Return the start of the first run and the end of the last."""
+    """Return the days on which the runs were measured."""
     if not runs:
         return "no runs"
     first = min(run.started_at for run in runs)
     last = max(run.ended_at for run in runs)
-    return safe_text(f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} {last:%Z}")
+    begin, end = (f"{time.day} {time:%b %Y}" for time in (first, last))
+    return safe_text(begin if begin == end else f"{begin} to {end}")

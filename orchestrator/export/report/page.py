@@ -1,73 +1,62 @@
 """The report as one self-contained HTML file, which needs no network and has no script.
 
 The page allows its own style by its digest (Content-Security-Policy), so a browser loads and runs
-nothing else. Images and their values are links with the content inside.
+nothing else. Figures and their values are links with the content inside.
 """
 
 import base64
 import csv
 import hashlib
 import io
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
-from orchestrator.analysis.findings import Finding, energy_finding, fleet_findings
 from orchestrator.export.escape import text_cell
-from orchestrator.export.report import (
-    axis_section,
-    methods,
-    rankings,
-    run_details,
-    setting_charts,
+from orchestrator.export.report import details, methods
+from orchestrator.export.report.answers import Answer, sweep_answers
+from orchestrator.export.report.axis_figures import axis_figures
+from orchestrator.export.report.figure import (
+    NARROW,
+    PANEL,
+    WIDE,
+    Figure,
+    join_panels,
+    legend_picture,
 )
-from orchestrator.export.report.methods import VerdictHead
+from orchestrator.export.report.picture_files import (
+    FILE_KINDS,
+    figure_file,
+    page_css,
+    page_svg,
+    saved_svg,
+)
 from orchestrator.export.report.report_data import (
     ReportData,
     ReportInput,
     Section,
     collect_report_data,
 )
-from orchestrator.export.report.svg import Drawing
-from workloads.text import natural_sort_key, safe_text
+from workloads.protocol.faults import InvalidRequest
+from workloads.text import safe_text, suggestion
+from workloads.units import count_text
 
 HERE = Path(__file__).parent
 SECTIONS = (
-    axis_section.axis_section,
-    rankings.matrix_section,
-    rankings.heat_section,
-    rankings.ranking_section,
-    setting_charts.pareto_section,
-    run_details.trace_section,
-    run_details.operation_section,
-    run_details.step_section,
-    setting_charts.processor_section,
-    rankings.fleet_section,
-    methods.validity_section,
-    methods.variance_section,
+    details.cells_section,
+    details.heat_section,
+    details.operation_section,
+    methods.left_out_section,
     methods.conditions_section,
     methods.clocks_section,
+    details.phones_section,
+    methods.variance_section,
     methods.provenance_section,
     methods.repeat_section,
 )
-PALETTE = (
-    *("#2f6f9f", "#d1622b", "#3f8f57", "#b23a48", "#c99a1e"),
-    *("#7b5aa6", "#3a9aa0", "#a0628a", "#7a7f3c", "#8a9099"),
-)
-# From light to dark, so that a picture can be read in grey.
-SHADES = (
-    *("#f1f6fb", "#d9e7f3", "#bcd6ea", "#98c2df", "#6da9cf"),
-    *("#468dbd", "#2a6fa3", "#14517f", "#0a3357"),
-)
-VERDICTS = ("#b9dcc2", "#e2a63a", "#b0472f", "#5c1524", "#8a9099")
-BARS = ("#14517f", "#98c2df", "#468dbd", "#d9e7f3", "#2a6fa3", "#bcd6ea")
-DASHES = ("none", "6 3", "2 2.5", "8 3 2 3", "1 3", "10 4")
-_RULE, _CLASS = re.compile(r"([^{}]+)\{([^{}]*)\}"), re.compile(r"\.([a-z]\w*)")
-_CLASSES = re.compile(r' class="([^"]*)"')
-SHADE_DARK = 5  # text inside this shade and darker ones is white
 
 
 @dataclass(frozen=True)
@@ -76,53 +65,89 @@ class ReportPage:
 
     title: str
     subtitle: str
-    banner: str
+    source: str
+    caveat: str
     unfinished: str
-    head: VerdictHead
-    findings: tuple[Finding, ...]
+    head: Answer | None
+    first: Section | None  # of a study: its claims
+    findings: tuple[Answer, ...]
+    figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
-    not_shown: tuple[str, ...]
-    phones: tuple[tuple[str, str], ...]
-    workloads: tuple[str, ...]
+    stamp: str
 
 
 def build_page(
     title: str, data: ReportData, unfinished: str = "", first: Section | None = None
 ) -> ReportPage:
-    """Build the page; a section without content becomes one sentence at the end.
+    """Build the page; a section without content is left out.
 
-    `first` is placed before all other sections; without any run it is the only one.
+    `first` takes the place of the sweep's own question; without any run it is all there is.
     """
-    runs = data.runs
-    only_first = first is not None and not runs
-    sections = [*([first] if first else []), *(s(data) for s in SECTIONS if not only_first)]
-    ids = {run.sweep for run in runs} or {sweep.id for sweep in data.sweeps}
-    sweeps = ", ".join(sorted(map(safe_text, ids))) or "no sweep"
+    only_first = first is not None and not data.runs
+    sections = [] if only_first else [section(data) for section in SECTIONS]
+    answers = [] if only_first else sweep_answers(data)
+    heads = answers[:1] if first is None else []
     return ReportPage(
         title=safe_text(title),
-        subtitle="" if only_first else _subtitle(data, sweeps),
-        banner=methods.simulation_banner(runs),
+        subtitle="" if only_first else _subtitle(data, title),
+        source=methods.source_words(data.runs),
+        caveat=methods.caveat(data.runs),
         unfinished=unfinished,
-        head=methods.verdict_head(data),
-        findings=() if only_first else _findings(data),
-        sections=tuple(section for section in sections if not section.is_empty),
-        not_shown=tuple(f"{item.title}: {item.note}" for item in sections if item.is_empty),
-        phones=tuple(data.names.items()),
-        workloads=tuple(sorted({run.case.name for run in runs if run.valid}, key=natural_sort_key)),
+        head=heads[0] if heads else None,
+        first=first,
+        findings=tuple(answers[len(heads) :]),
+        figures=() if only_first else tuple(axis_figures(data)),
+        sections=tuple(s for s in sections if not s.is_empty or s.id == "left-out"),
+        stamp=data.stamp,
     )
 
 
-def _findings(data: ReportData) -> tuple[Finding, ...]:
-    cold, hot, cohort = fleet_findings(data.runs, data.mix)
-    return cold, hot, energy_finding(data.runs, data.mix), cohort
-
-
-def _subtitle(data: ReportData, sweeps: str) -> str:
+def _subtitle(data: ReportData, title: str) -> str:
     runs, phones = len(data.runs), len(data.names)
     if not runs:
-        return f"{sweeps} · no runs"
-    counts = f"{runs} run{'s' * (runs != 1)} on {phones} phone{'s' * (phones != 1)}"
-    return f"{sweeps} · {methods.period_text(data.runs)} · {counts}"
+        return f"{safe_text(title)} · no runs"
+    valid = sum(run.valid for run in data.runs)
+    counts = f"{count_text(runs, 'run')}, {valid:,} valid · {count_text(phones, 'phone')}"
+    return f"{safe_text(title)} · {counts} · {methods.period_text(data.runs)}"
+
+
+def stamp_of(given: ReportInput) -> str:
+    """Return what every figure says about its numbers: their source, the version, the sweep."""
+    ids = {run.sweep for run in given.runs} or {sweep.id for sweep in given.sweeps}
+    source = methods.source_words(given.runs).replace("simulated", "SIMULATED")
+    errors = [m.provenance for run in given.runs for m in run.metrics.values()]
+    if any(provenance.error_unknown for provenance in errors):
+        source += ", error unknown"
+    named = " ".join(sorted(ids)[:2]) + " …" * (len(ids) > 2)
+    parts = (source, f"Farmhand {given.version}" if given.version else "Farmhand", named)
+    return " · ".join(filter(None, map(safe_text, parts)))
+
+
+def report_figures(given: ReportInput) -> list[Figure]:
+    """Return every figure of a report: the main one, those of the answers, the others."""
+    page = build_page("", collect_report_data(given))
+    answers = [*([page.head] if page.head else []), *page.findings]
+    figures = [*page.figures[:1], *(answer.figure for answer in answers), *page.figures[1:]]
+    figures += [figure for section in page.sections for figure in section.figures]
+    return list({figure.name: figure for figure in figures}.values())
+
+
+def choose_figure(figures: Sequence[Figure], name: str) -> Figure:
+    """Return a figure by its name; without a name, the main one."""
+    if not figures:
+        raise InvalidRequest("this sweep has no figure yet: it has no valid run")
+    known = {figure.name: figure for figure in figures}
+    if name and name not in known:
+        hint = suggestion(name, list(known))
+        raise InvalidRequest(f"there is no figure '{safe_text(name, 60)}'; {hint}")
+    return known[name] if name else figures[0]
+
+
+def write_figure(figure: Figure, kind: str, given: ReportInput) -> bytes:
+    """Return a figure as a file for a paper."""
+    if kind not in FILE_KINDS:
+        raise InvalidRequest(f"a figure can be a {', '.join(FILE_KINDS)} file, not '{kind[:20]}'")
+    return figure_file(figure, kind, stamp_of(given))
 
 
 def render_page(
@@ -136,91 +161,47 @@ def render_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = build_page(title, collect_report_data(given), unfinished, first)
-    figure_style = _figure_style()
-    page_style = (HERE / "page.css").read_text(encoding="utf-8")
-    style = f"{figure_style}{page_style}{_filter_style(page)}"
+    stamp = stamp_of(given)
+    page = build_page(title, collect_report_data(given, stamp), unfinished, first)
+    style = page_css() + (HERE / "page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    links = _FigureLinks(figure_style)
+    shown = _FigureView(stamp, page.source)
     return environment.get_template("page.html").render(
-        page=page, style=style, policy=policy, links=links
+        page=page, style=style, policy=policy, view=shown
     )
 
 
-def _figure_style() -> str:
-    """Return the style of the images, without variables, which many programs do not support."""
-    colours = [
-        f".fill.p{i}{{fill:{c}}}.stroke.p{i}{{stroke:{c}}}.dot.p{i}{{background:{c}}}"
-        for i, c in enumerate(PALETTE)
-    ]
-    shades = [
-        f".{kind}{i}{{fill:{c}}}"
-        for kind, values in (("h", SHADES), ("s", VERDICTS), ("b", BARS))
-        for i, c in enumerate(values)
-    ]
-    inside = [f".i{i}{{fill:{'#fff' if i >= SHADE_DARK else '#1d2126'}}}" for i in range(9)]
-    dashes = [f".d{i}{{stroke-dasharray:{value}}}" for i, value in enumerate(DASHES)]
-    rules = (HERE / "figure.css").read_text(encoding="utf-8")
-    return rules + "".join((*colours, *shades, *inside, *dashes)) + "\n"
+@dataclass(frozen=True)
+class _FigureView:
+    """Figures as the page shows them, and as links that save them."""
 
+    stamp: str
+    source: str
 
-def _filter_style(page: ReportPage) -> str:
-    """Return the rules that highlight the chosen phone and hide other workloads."""
-    rules = []
-    for index, (phone, _) in enumerate(page.phones):
-        chosen = f"main:has(#phone option:nth-child({index + 2}):checked)"
-        rules.append(f'{chosen} [data-phone]:not([data-phone="{_css_text(phone)}"])')
-    dim = f"{','.join(rules)}{{opacity:.13}}" if rules else ""
-    hidden = [
-        f"main:has(#workload option:nth-child({index + 2}):checked) "
-        f'[data-workload]:not([data-workload="{_css_text(name)}"],[data-workload=""])'
-        for index, name in enumerate(page.workloads)
-    ]
-    return dim + (f"{','.join(hidden)}{{display:none}}" if hidden else "")
+    def head(self, figure: Figure) -> Markup:
+        """Return the figure of the first screen, for wide and for narrow screens."""
+        wide = page_svg(join_panels(figure, self.stamp, WIDE), figure.title, "wide")
+        return wide + page_svg(join_panels(figure, self.stamp, NARROW), figure.title, "narrow")
 
+    def panels(self, figure: Figure) -> Markup:
+        """Return a figure as panels side by side, as many as fit."""
+        if figure.panels == 1:
+            return page_svg(join_panels(figure, self.stamp, NARROW), figure.title)
+        drawn = [page_svg(panel, figure.title) for panel in figure.draw(PANEL)]
+        below = page_svg(legend_picture(figure.legend, self.stamp, PANEL), "legend", "legend")
+        return Markup("").join([*drawn, below])
 
-def _css_text(text: str) -> str:
-    """Escape a text for a selector: every character that is not a letter or digit."""
-    plain = safe_text(text, 200)
-    return "".join(c if c.isascii() and c.isalnum() else f"\\{ord(c):x} " for c in plain)
+    def svg(self, figure: Figure) -> str:
+        """Return a link that saves the figure."""
+        return _data_link("image/svg+xml", saved_svg(join_panels(figure, self.stamp), figure.title))
 
-
-class _FigureLinks:
-    """The content of downloads, as links."""
-
-    def __init__(self, style: str) -> None:
-        self._rules = [
-            (frozenset(_CLASS.findall(selector)), f"{selector.strip()}{{{rule}}}")
-            for selectors, rule in _RULE.findall(style)
-            for selector in selectors.split(",")
-        ]
-        self._names: dict[str, int] = {}
-
-    def name(self, title: str) -> str:
-        """Return a file name for a figure; no two figures of a page share one."""
-        words = "".join(c.lower() if c.isascii() and c.isalnum() else "-" for c in title)
-        stem = "-".join(filter(None, words.split("-")))[:60] or "figure"
-        self._names[stem] = self._names.get(stem, 0) + 1
-        return stem if self._names[stem] == 1 else f"{stem}-{self._names[stem]}"
-
-    def svg(self, drawing: Drawing) -> str:
-        """Return an image as a separate file, with its style inside."""
-        fonts = 'font-family="Helvetica, Arial, sans-serif" font-size="11"'
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {fonts}'
-        body = str(drawing.svg).removeprefix("<svg")
-        opening, _, rest = body.partition(">")
-        used = {name for names in _CLASSES.findall(body) for name in names.split()}
-        style = "".join(rule for classes, rule in self._rules if classes <= used)
-        text = f"{head}{opening}><style>{style}</style>{rest}"
-        return _data_link("image/svg+xml", text)
-
-    def csv(self, drawing: Drawing) -> str:
-        """Return the values of an image as CSV."""
+    def csv(self, figure: Figure) -> str:
+        """Return a link that saves the values of the figure."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(drawing.headings)
-        writer.writerows(_csv_row(row) for row in drawing.rows)
+        writer.writerow((*figure.headings, "source"))
+        writer.writerows((*_csv_row(row), self.source) for row in figure.rows)
         return _data_link("text/csv", file.getvalue())
 
     def text(self, content: str) -> str:

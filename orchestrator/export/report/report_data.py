@@ -1,87 +1,47 @@
-"""The data that all sections of a report use: the runs, and a name and a colour for each phone."""
+"""What all parts of a report use: runs, the values of models, and the parts of the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
+from statistics import median
 
+from orchestrator.analysis.cell_axes import CellAxis, cell_settings, varying_axes
 from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
-from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
+from orchestrator.analysis.measurements import MeasuredRun, RunOutcome, weakest_provenance
 from orchestrator.analysis.set_clocks import same_applied_clocks
-from orchestrator.export.report.svg import Drawing
+from orchestrator.export.report.figure import Figure, number_text
 from workloads.catalogue import Case
 from workloads.protocol.condition import HEADLINES, Condition, Protocol
-from workloads.protocol.metrics import METRICS
+from workloads.protocol.metrics import METRICS, Provenance
 from workloads.protocol.same_clocks import SameClock, same_clock_texts
 from workloads.protocol.telemetry import Telemetry
 from workloads.text import safe_text
-from workloads.units import format_ms
 
 LARGE, SMALL = 1e4, 0.1  # values beyond are shown with another prefix of their unit
 _LARGER, _SMALLER = {"ms": "s", "mJ": "J"}, {"ms": "µs", "mJ": "µJ"}
-COLOURS = 70  # ten colours with seven shapes
-
-
-@dataclass(frozen=True)
-class Card:
-    """A chart with its heading; the page filters charts by workload."""
-
-    title: str
-    text: str
-    drawing: Drawing
-    workload: str = ""
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """The value of a phone in a column, and its ratio to the best."""
-
-    text: str
-    ratio: str
-    shade: int  # 0: the best, 9: the farthest from it, -1: no value
-    tip: str
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """The row of a phone."""
-
-    name: str
-    phone: str
-    colour: int
-    cells: tuple[MatrixCell, ...]
-
-
-@dataclass(frozen=True)
-class RankingMatrix:
-    """Phones as rows, cells as columns."""
-
-    title: str
-    unit: str
-    columns: tuple[tuple[str, str, str], ...]  # workload, parameters, condition
-    rows: tuple[MatrixRow, ...]
+ENERGY = "energy_per_sample_mj"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: charts, tables, or a note with the reason why there are none."""
+    """A part of the page that is folded: figures, a table, files, or why there is nothing."""
 
     id: str
     title: str
     text: str
-    cards: tuple[Card, ...] = ()
-    matrices: tuple[RankingMatrix, ...] = ()
+    figures: tuple[Figure, ...] = ()
     headings: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     files: tuple[tuple[str, str], ...] = ()  # name and text
     note: str = ""
-    wide: bool = False
+    is_open: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.cards or self.matrices or self.rows)
+        return not (self.figures or self.rows)
 
 
 @dataclass(frozen=True)
@@ -106,42 +66,84 @@ class ReportInput:
     version: str = ""
 
 
+@dataclass(frozen=True)
+class ModelValue:
+    """A cell's value on the phones of one model.
+
+    The interval of one phone, or the least and the largest of several.
+    """
+
+    model: str
+    value: float
+    low: float
+    high: float
+    units: tuple[float, ...]
+    runs: int  # of the phone with the fewest
+    ghz: str
+    provenance: Provenance
+
+    @property
+    def text(self) -> str:
+        """The value with its spread, for a pointer and a table."""
+        spread = f"{number_text(self.low)} to {number_text(self.high)}"
+        units = f"; {len(self.units)} phones" if len(self.units) > 1 else ""
+        return f"{number_text(self.value)} ({spread}{units})"
+
+    def times(self, factor: float) -> "ModelValue":
+        """Return the same in another unit."""
+        units = tuple(factor * unit for unit in self.units)
+        value, low, high = self.value * factor, self.low * factor, self.high * factor
+        return replace(self, value=value, low=low, high=high, units=units)
+
+
 CellKey = tuple[str, str, str]  # phone, digests of case and condition
 
 
 @dataclass(frozen=True)
 class ReportData(ReportInput):
-    """All runs of a report, and the names and colours of their phones."""
+    """All runs of a report, the names of their phones, and how its figures are stamped."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    colours: Mapping[str, int] = field(default_factory=dict)
+    stamp: str = ""  # source, version and sweep, for every figure
     _groups: dict[tuple[Protocol, str], list[FleetGroup]] = field(default_factory=dict)
-
-    def runs_of(self, protocol: Protocol) -> list[MeasuredRun]:
-        """Return the runs of a protocol on phones."""
-        return [
-            run
-            for run in self.runs
-            if run.condition.protocol is protocol and run.case.workload not in OFF_PHONE
-        ]
 
     def groups_of(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
         """Return the cells of a protocol in a metric, also those without a valid run."""
         key = protocol, metric
         if key not in self._groups:
-            table = compare_fleet(self.runs_of(protocol), metric, self.mix)
-            self._groups[key] = list(table.groups)
+            runs = [
+                run
+                for run in self.runs
+                if run.condition.protocol is protocol and run.case.workload not in OFF_PHONE
+            ]
+            self._groups[key] = list(compare_fleet(runs, metric, self.mix).groups)
         return self._groups[key]
 
-    def groups(self, protocol: Protocol, metric: str) -> list[FleetGroup]:
-        """Return the cells of a protocol that have ranked phones in a metric."""
-        return [group for group in self.groups_of(protocol, metric) if group.rows]
+    def groups(self, protocol: Protocol, metric: str = "") -> list[FleetGroup]:
+        """Return the cells of a protocol that have values, by default in its headline."""
+        found = self.groups_of(protocol, metric or HEADLINES[protocol])
+        return [group for group in found if group.rows]
 
     def all_groups(self) -> list[FleetGroup]:
         """Return every cell, in the headline metric of its protocol."""
         return [
             g for protocol, metric in HEADLINES.items() for g in self.groups_of(protocol, metric)
         ]
+
+    def values(self, group: FleetGroup, metric: str = "") -> dict[str, ModelValue]:
+        """Return the values of a cell by model, the least first; `metric` asks for another one."""
+        if metric:
+            found = self.groups_of(group.condition.protocol, metric)
+            same = [g for g in found if g.label == group.label and g.settings == group.settings]
+            return pooled_values(same[0]) if same else {}
+        return pooled_values(group)
+
+    @cached_property
+    def axes(self) -> tuple[CellAxis, ...]:
+        """What differs between the cells of the sweep."""
+        cells = [group.settings for group in self.all_groups()]
+        cells += [cell_settings(failed.case, failed.condition) for failed in self.failures]
+        return varying_axes(cells)
 
     @cached_property
     def same_clocks(self) -> tuple[SameClock, ...]:
@@ -160,9 +162,40 @@ class ReportData(ReportInput):
         """Return the runs of a cell on a phone."""
         return self._by_cell.get((phone, case.digest, condition.digest), [])
 
+    def model_median(self, group: FleetGroup, metric: str) -> dict[str, float]:
+        """Return the median of a metric over the valid runs of a cell, by model."""
+        found: dict[str, list[float]] = {}
+        for row in group.rows:
+            for run in self.cell_runs(row.phone, group.case, group.condition):
+                if run.valid and metric in run.metrics:
+                    found.setdefault(model_name(row), []).append(run.metrics[metric].value)
+        return {model: median(values) for model, values in found.items()}
 
-def collect_report_data(given: ReportInput) -> ReportData:
-    """Assign a name and a colour to every phone."""
+
+def model_name(row: FleetRow) -> str:
+    """Return the name of a phone's model."""
+    return safe_text(row.model, 40)
+
+
+def pooled_values(group: FleetGroup) -> dict[str, ModelValue]:
+    """Join the phones of one model: the median of their values, and their spread."""
+    members: dict[str, list[FleetRow]] = {}
+    for row in group.rows:
+        members.setdefault(model_name(row), []).append(row)
+    found = {}
+    for model, rows in members.items():
+        units = tuple(sorted(row.median for row in rows))
+        one = rows[0].interval
+        low, high = (one.low, one.high) if len(rows) == 1 else (units[0], units[-1])
+        ghz = " or ".join(dict.fromkeys(row.applied.clock_ghz for row in rows))
+        source = weakest_provenance(row.provenance for row in rows)
+        runs = min(row.n for row in rows)
+        found[model] = ModelValue(model, median(units), low, high, units, runs, ghz, source)
+    return dict(sorted(found.items(), key=lambda item: item[1].value))
+
+
+def collect_report_data(given: ReportInput, stamp: str = "") -> ReportData:
+    """Assign a name to every phone."""
     models = {run.phone: safe_text(run.facts.model, 40) for run in given.runs}
     models |= {
         failed.phone: failed.phone for failed in given.failures if failed.phone not in models
@@ -175,8 +208,7 @@ def collect_report_data(given: ReportInput) -> ReportData:
         for model, phones in same.items()
         for phone in phones
     }
-    colours = {phone: index % COLOURS for index, phone in enumerate(names)}
-    return ReportData(**vars(given), names=names, colours=colours)
+    return ReportData(**vars(given), names=names, stamp=stamp)
 
 
 def _serial(phone: str, phones: Sequence[str]) -> str:
@@ -184,16 +216,6 @@ def _serial(phone: str, phones: Sequence[str]) -> str:
     columns = zip(*phones, strict=False)
     same = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
     return safe_text(phone, 14) if same <= 3 else f"…{safe_text(phone[same - 3 :], 13)}"
-
-
-def metric_text(row: FleetRow, unit: str) -> str:
-    """Format a ranked value with its interval and its provenance."""
-    interval = f"{format_ms(row.interval.low)} to {format_ms(row.interval.high)}"
-    known = not row.provenance.error_unknown
-    shown = interval if known else f"{interval} in these runs; the model's error is unknown"
-    runs = f"{row.n} {'run' if row.n == 1 else 'runs'}"
-    clock = f"{row.applied.clock_ghz} GHz; " if row.applied.clock_ghz else ""
-    return f"{row.model}: {format_ms(row.median)} {unit} ({shown}; {runs}; {clock}{row.provenance})"
 
 
 def same_clocks_text(found: Iterable[SameClock]) -> str:
@@ -207,7 +229,7 @@ def readable_unit(unit: str, values: Iterable[float]) -> tuple[str, float]:
     known = [value for value in values if value > 0]
     if known and min(known) >= LARGE and unit in _LARGER:
         return _LARGER[unit], 1e-3
-    if known and max(known) < SMALL and unit in _SMALLER:
+    if known and min(known) < SMALL and max(known) < 1 and unit in _SMALLER:
         return _SMALLER[unit], 1e3
     return unit, 1.0
 
