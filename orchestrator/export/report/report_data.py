@@ -167,7 +167,7 @@ class ReportData(ReportInput):
         found: dict[str, list[float]] = {}
         for row in group.rows:
             for run in self.cell_runs(row.phone, group.case, group.condition):
-                if run.valid and metric in run.metrics:
+                if run.counts(metric):
                     found.setdefault(model_name(row), []).append(run.metrics[metric].value)
         return {model: median(values) for model, values in found.items()}
 
