@@ -10,17 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agent.collect.energy import METERS
 from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, start_rail_log
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
-from agent.collect.runner_output import RunnerOutput, median_step_ms
+from agent.collect.runner_output import RunnerOutput
 from agent.collect.shell_view import ShellView, ViewsAroundRun, read_shell_view
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.observe_disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
 from agent.judge.run_result import RunResult, evaluate_run
-from agent.judge.verdict_rules import is_reference
 from agent.judge.work_rate_rules import step_unrest
 from agent.lane_context import LaneContext, LaneResult
 from agent.lane_stages import LAST_STAGE, LaneStages
@@ -192,7 +190,6 @@ class _Lane:
         nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
         host_s = (least_s, host_clock_s() - self.launched_s[0])
         snapshots = (before, probe.parse_snapshot(nodes))
-        work = f"{job.case.digest[:12]} {job.condition.digest[:12]} {phone.facts.runner[:8]}"
         memory = phone.memory
         agent = AgentObservations(
             affinity=self.affinity,
@@ -203,8 +200,6 @@ class _Lane:
             resting_rails_w=self.resting_rails_w,
             views=ViewsAroundRun(self.view_before, read_shell_view(phone)),
             usual_limits_khz=memory.limits_khz,
-            earlier_step_ms=memory.step_ms.get(work, ()),
-            earlier_step_mj={meter: memory.step_mj.get(f"{work} {meter}", ()) for meter in METERS},
             earlier_unrest=memory.unrest.get(self._clocks_name, ()),
             temp_step_c=memory.temp_step_c,
             core_flops=memory.core_flops,
@@ -215,13 +210,10 @@ class _Lane:
         phone.remember_limits(observation.limits_khz)
         phone.remember_power(observation.gauge, observation.idle_w, meter)
         result = evaluate_run(observation)
-        if is_reference(result.verdict) and not observation.has_reported_limit:
-            step_ms = median_step_ms(observation.measured_windows)
-            energy = (f"{work} {meter}", observation.step_mj)
-            phone.remember_work(step_ms=(work, step_ms), step_mj=energy)
+        if result.verdict.validity is Validity.VALID and not observation.has_reported_limit:
             phone.remember_temp_step(observation.finest_temp_step_c)
         if not disturbing_reasons(result.verdict):
-            phone.remember_work(unrest=(self._clocks_name, step_unrest(observation)))
+            phone.remember_unrest(self._clocks_name, step_unrest(observation))
         return result
 
     @property

@@ -1,6 +1,6 @@
 """Which disturbed runs are accepted as valid, and which clean ones are rejected? (simulation)
 
-    python -m benchmarks.verdicts [--biased N] [--clean N] [--seed N [--draw N]] [--json FILE]
+    python -m benchmarks.verdicts [--draws N] [--seed N [--draw N]] [--json FILE]
     python -m benchmarks.verdicts --only-clean   # no disturbance: which clean runs are rejected
 
 A run is drawn at random: phone, workload, protocol, cores and clocks. It is made once as it is,
@@ -11,8 +11,9 @@ intervals (Wilson). The agent is the real one: adb, lane, canaries, sampler and 
 Draws take turns in eight settings: phones with little noise or as noisy as recorded ones, rooted or
 not, idle or with the background work of an Android.
 
-Each draw is counted twice: as the fourth run of its trial, and as the first one, which no earlier
-runs can be compared with. Both are runs of a phone whose canaries have references.
+Each draw is judged three times: alone, as the first run of its trial; with its trial of five, when
+that is complete; and with four runs of an earlier sweep as well. Nothing disturbs the other runs.
+All are runs of a phone whose canaries have references.
 
 The phones run in event time, so a draw depends on the seed and its number alone. A failure prints
 the command that repeats its draw.
@@ -37,7 +38,6 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 from agent.deadline import Deadline
-from agent.judge.work_rate_rules import WORK_RUNS_MIN
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
@@ -57,18 +57,19 @@ from benchmarks.drawn_disturbances import (
     draw_run,
 )
 from kernels.runner_builds import runner_for
+from orchestrator.analysis.joint_rules import RunNumbers, judge_together
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.cli_options import EVENT_TIME
-from workloads.protocol.condition import Condition
+from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import Blame, Fault
 from workloads.protocol.messages import Job, Report, RunId
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.verdict import ReasonCode, Validity
 
-PER_CLEAN = 6  # disturbed runs per clean one
-LEARNING_TRIES = 3
+PER_CLEAN = 10  # disturbed runs per clean one
+TRIAL_RUNS, EARLIER_RUNS = 5, 4
+LEARNING_RUNS, LEARNING_TRIES = 3, 3
 BIAS, LARGE_BIAS, HARMLESS = 0.03, 0.05, 0.01
-OF_EARLIER_RUNS = {ReasonCode.WORK_RATE_CHANGED, ReasonCode.STEP_ENERGY_CHANGED}
 ENERGY, PEAK_TEMP = "energy_per_step_mj", "peak_temp_c"
 ENDING = "evidence that ends"
 CLEAN = "none"  # the kind of a draw without a disturbance
@@ -82,6 +83,7 @@ CREEPING = {
     "start_temp_max_c": None,
     "time_min_s": 8.0,
 }
+VIEWS = ("alone", "in its trial", "with an earlier sweep")
 HEADINGS = (
     "kind",
     "drawn",
@@ -102,13 +104,7 @@ class Judged:
     energy: float | None = None
     peak_temp_c: float | None = None
     fault: str = ""
-
-    @property
-    def as_first_run(self) -> "Judged":
-        """The same without what only earlier runs of the trial show."""
-        codes = tuple(code for code in self.codes if code not in OF_EARLIER_RUNS)
-        is_valid = self.validity is not None and not codes
-        return replace(self, validity=Validity.VALID if is_valid else self.validity, codes=codes)
+    is_repeated: bool = False  # it is void, or its reasons are all of the moment
 
 
 @dataclass(frozen=True)
@@ -121,8 +117,9 @@ class Outcome:
     setting: Setting
     run: DrawnRun
     faults: list[Mischief]
-    disturbed: Judged
+    disturbed: Judged  # as the view says
     clean: Judged
+    views: tuple[Judged, ...] = ()  # alone, in its trial, with the runs of an earlier sweep
 
     @property
     def repeat_command(self) -> str:
@@ -161,11 +158,10 @@ class Outcome:
         codes = self.disturbed.codes
         return bool(codes) and codes[0] in BY_NAME[self.kind].reasons
 
-    @property
-    def as_first_run(self) -> "Outcome":
-        """The same draw as the first run of its trial."""
-        disturbed, clean = self.disturbed.as_first_run, self.clean.as_first_run
-        return replace(self, disturbed=disturbed, clean=clean)
+    def seen(self, view: int) -> "Outcome":
+        """The same draw, judged alone (0), in its trial (1) or with an earlier sweep (2)."""
+        judged = self.views[view]
+        return replace(self, disturbed=judged, clean=judged if self.is_clean else self.clean)
 
 
 def _ratio(disturbed: float | None, clean: float | None) -> float:
@@ -219,7 +215,7 @@ class VerdictBench:
             if key in self._memories:
                 return self._memories[key]
             with self.open(run.phone, 0) as (_, phone):
-                faults = [self.attempt(run, phone).fault for _ in range(WORK_RUNS_MIN)]
+                faults = [self.attempt(run, phone).fault for _ in range(LEARNING_RUNS)]
                 fault = next((fault for fault in faults if fault is not None), None)
                 if fault is None:
                     self._memories[key] = phone.memory
@@ -260,13 +256,24 @@ class VerdictBench:
             memory = self.memory_of(run)
             if isinstance(memory, PhoneMemory):
                 break  # a phone may not have these cores
-        clean = judged(self.make(run, memory))
-        outcomes = [Outcome(seed, draw, CLEAN, setting, run, [], clean, clean)]
+        report = self.make(run, memory)
+        others = self._other_runs(run, memory)
+        views = judged_in_views(report, others)
+        clean = views[0]
+        outcomes = [Outcome(seed, draw, CLEAN, setting, run, [], clean, clean, views)]
         for kind in draw_kinds(rng, run, per_clean):
             faults = kind.draw(rng, run, self.facts_of(run.phone))
-            disturbed = judged(self.make(run, memory, faults))
-            outcomes.append(Outcome(seed, draw, kind.name, setting, run, faults, disturbed, clean))
+            views = judged_in_views(self.make(run, memory, faults), others)
+            outcomes.append(
+                Outcome(seed, draw, kind.name, setting, run, faults, views[0], clean, views)
+            )
         return outcomes
+
+    def _other_runs(self, run: DrawnRun, memory: PhoneMemory) -> list[Report]:
+        """Further runs of the same work on the same phone: its trial, then an earlier sweep."""
+        numbers = range(1, TRIAL_RUNS + EARLIER_RUNS)
+        reports = [self.make(replace(run, seed=run.seed + number), memory) for number in numbers]
+        return [report for report in reports if report.verdict is not None]
 
     def runs_until_creep_is_found(self, rng: random.Random) -> int:
         """How many runs it takes until a phone that slows down with every run is noticed."""
@@ -297,8 +304,40 @@ def judged(report: Report) -> Judged:
     headlines = [values[name] for name in ("last_minute_step_ms", "step_ms") if name in values]
     bad = [item.code for item in report.verdict.reasons if item.validity is not Validity.VALID]
     headline = headlines[0] if headlines else None
+    is_void = report.verdict.validity is Validity.VOID
+    is_repeated = is_void or report.verdict.is_of_the_moment
     energy, peak_temp_c = values.get(ENERGY), values.get(PEAK_TEMP)
-    return Judged(report.verdict.validity, tuple(bad), headline, energy, peak_temp_c)
+    return Judged(
+        *(report.verdict.validity, tuple(bad), headline, energy, peak_temp_c),
+        is_repeated=is_repeated,
+    )
+
+
+def judged_in_views(report: Report, others: Sequence[Report]) -> tuple[Judged, ...]:
+    """Judge a report alone, in its trial, and with the runs of an earlier sweep."""
+    if report.verdict is None:
+        return (judged(report),) * 3
+    views = [judged(report)]
+    for group in (others[: TRIAL_RUNS - 1], others):
+        kept = [
+            each for each in group if each.verdict and each.verdict.validity is not Validity.VOID
+        ]
+        together = [numbers_of(each) for each in (report, *kept)]
+        verdict = judge_together(together)[0].applied_to(report.verdict)
+        is_void = (
+            report.verdict.validity is Validity.VOID
+        )  # it is repeated: its siblings never meet it
+        views.append(
+            views[0] if is_void else judged(report.model_copy(update={"verdict": verdict}))
+        )
+    return tuple(views)
+
+
+def numbers_of(report: Report) -> RunNumbers:
+    """What the joint rules read of a report."""
+    is_long = any(metric.name == "last_minute_step_ms" for metric in report.metrics)
+    protocol = Protocol.ENDURANCE if is_long else Protocol.COLD
+    return RunNumbers.of_report(report.model_dump(mode="json"), protocol)
 
 
 # -- one process of several
@@ -387,28 +426,33 @@ def print_kinds(outcomes: Sequence[Outcome]) -> None:
 
 def print_settings(outcomes: Sequence[Outcome]) -> None:
     """Print one row per kind of phone: clean runs that are valid, biased ones that are accepted."""
-    row = "{:<38} {:<28} {:<28} {:<26} {:<26}".format
-    print(row("phones", "clean valid, first", "later", "bias > 5 % accepted, first", "later"))
-    for setting in SETTINGS:
-        group = [o for o in outcomes if o.setting == setting]
-        cells, reasons = [], Counter[str]()
-        for each in ([o.as_first_run for o in group], group):
-            clean = [o for o in each if o.is_clean and o.clean.validity is not None]
-            cells.append(rate(sum(o.is_accepted for o in clean), len(clean)))
-            reasons = Counter(o.clean.codes[0].value for o in clean if o.clean.codes)
-        for each in ([o.as_first_run for o in group], group):
-            large = [o for o in each if abs(o.bias) > LARGE_BIAS]
-            cells.append(rate(sum(o.is_accepted for o in large), len(large)))
-        print(row(setting.label, *cells))
+    row = "{:<38} {:<28} {:<28} {:<24} {:<24} {:<24}".format
+    print(
+        row(
+            "phones", "clean valid: alone", "in its trial", "bias > 5 % accepted: alone", *VIEWS[1:]
+        )
+    )
+    groups = {setting.label: [o for o in outcomes if o.setting == setting] for setting in SETTINGS}
+    for label, group in {**groups, "all": list(outcomes)}.items():
+        views = [[o.seen(view) for o in group] for view in range(len(VIEWS))]
+        clean = [[o for o in each if o.is_clean and o.clean.validity is not None] for each in views]
+        large = [[o for o in each if abs(o.bias) > LARGE_BIAS] for each in views]
+        cells = [rate(sum(o.is_accepted for o in each), len(each)) for each in (*clean[:2], *large)]
+        print(row(label, *cells))
+        reasons = Counter(o.clean.codes[0].value for o in clean[1] if o.clean.codes)
         if reasons:
             shown = ", ".join(f"{code} {n}" for code, n in reasons.most_common(REASONS_SHOWN))
             print(f"    clean runs were rejected for {shown}")
+    repeated = [
+        o.clean.is_repeated for o in outcomes if o.is_clean and o.clean.validity is not None
+    ]
+    print(f"clean runs that are made again: {rate(sum(repeated), len(repeated))}")
 
 
 def print_failures(outcomes: Sequence[Outcome]) -> None:
-    """Print every biased run that was accepted or misnamed, and every clean one rejected."""
+    """Print every biased run that its trial accepts or misnames, and every clean one rejected."""
     rejected = {}
-    for outcome in outcomes:
+    for outcome in (each.seen(1) for each in outcomes):
         run, codes = outcome.run, [code.value for code in outcome.disturbed.codes]
         where = f"on {run.phone} {run.workload} {run.condition}; {outcome.repeat_command}"
         if outcome.is_clean and outcome.clean.validity not in {Validity.VALID, None}:
@@ -418,8 +462,8 @@ def print_failures(outcomes: Sequence[Outcome]) -> None:
         what = f"{outcome.bias:+.1%} {outcome.kind}"
         if outcome.is_accepted:
             print(f"accepted {what} {outcome.faults} {where}", flush=True)
-        elif outcome.as_first_run.is_accepted:
-            print(f"accepted as a first run {what} {outcome.faults} {where}", flush=True)
+        elif outcome.seen(0).is_accepted:
+            print(f"accepted alone {what} {outcome.faults} {where}", flush=True)
         elif codes and not outcome.is_named:
             print(f"misnamed {what} {codes} {outcome.faults} {where}", flush=True)
     for where, bad in rejected.items():
@@ -436,8 +480,7 @@ def repeat_draw(seed: int, number: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--biased", type=int, default=600, help="runs biased by more than 3 %%")
-    parser.add_argument("--clean", type=int, default=300, help="runs without a disturbance")
+    parser.add_argument("--draws", type=int, default=150, help="runs that are drawn and disturbed")
     parser.add_argument("--seed", type=int, default=None, help="default: random, and printed")
     parser.add_argument("--draw", type=int, help="make only this draw of the seed, and print it")
     parser.add_argument("--only-clean", action="store_true", help="disturb no run")
@@ -454,11 +497,8 @@ def main() -> None:
         return
     started = time.monotonic()
 
-    def enough(outcomes: Sequence[Outcome], clean: int) -> bool:
-        biased = sum(abs(outcome.bias) > BIAS for outcome in outcomes)
-        is_late = time.monotonic() - started > 60 * options.minutes
-        is_biased = options.only_clean or biased >= options.biased
-        return is_late or bool(is_biased and clean >= options.clean)
+    def enough(_: Sequence[Outcome], clean: int) -> bool:
+        return clean >= options.draws or time.monotonic() - started > 60 * options.minutes
 
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         per_clean = 0 if options.only_clean else PER_CLEAN
@@ -467,10 +507,9 @@ def main() -> None:
             options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
         print_settings(outcomes)
         if not options.only_clean:
-            print("\nthe fourth runs of their trials:")
-            print_kinds(outcomes)
-            print("\nthe same runs as the first ones of their trials:")
-            print_kinds([outcome.as_first_run for outcome in outcomes])
+            for view, label in enumerate(VIEWS):
+                print(f"\njudged {label}:")
+                print_kinds([outcome.seen(view) for outcome in outcomes])
             creeps = list(pool.map(_creep, [seed] * CREEP_SERIES, range(CREEP_SERIES)))
             found = sorted(creeps)
             print(f"slower by {CREEP:.1%} with every run: found after {found} runs")

@@ -73,8 +73,6 @@ class AgentObservations:
     resting_rails_w: float | None = None
     views: ViewsAroundRun = NO_VIEWS
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
-    earlier_step_ms: Sequence[float] = ()  # of the same case and condition on this phone
-    earlier_step_mj: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by meter
     earlier_unrest: Sequence[float] = ()  # the largest changes of the steps within earlier runs
     temp_step_c: float | None = None  # smallest change of the CPU temperature in earlier runs
     core_flops: float | None = None  # of a core, in the fastest canary step this phone ever did
@@ -127,20 +125,10 @@ class RunObservation:
     views: ViewsAroundRun = NO_VIEWS
     limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
-    earlier_step_ms: Sequence[float] = ()
-    earlier_step_mj: Sequence[float] = ()
     earlier_unrest: Sequence[float] = ()
     temp_step_c: float | None = None
     core_flops: float | None = None
     host_s: tuple[float, float] | None = None
-
-    @property
-    def step_mj(self) -> float | None:
-        """The energy of a step, from a meter that is fast enough to compare runs."""
-        energy_j = self.power.energy_j(self.measured_span) if self.measured_windows else None
-        if energy_j is None or self.power.is_slow:
-            return None
-        return 1000 * energy_j / sum(window.n for window in self.measured_windows)
 
     @property
     def finest_temp_step_c(self) -> float | None:
@@ -248,7 +236,6 @@ def observe(
         views=agent.views,
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
-        earlier_step_ms=agent.earlier_step_ms,
         earlier_unrest=agent.earlier_unrest,
         temp_step_c=agent.temp_step_c,
         core_flops=agent.core_flops,
@@ -322,7 +309,6 @@ def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservat
         gauge=gauge,
         power=power,
         idle_w=idle_w or agent.remembered_idle_w.get(meter),
-        earlier_step_mj=agent.earlier_step_mj.get(meter, ()),
         series=_series(run.probe, run.readings, run.provenance, power, agent.rails),
     )
 

@@ -30,7 +30,6 @@ from agent.judge.work_rate_rules import (
     check_online_cores,
     check_step_times,
     check_threads,
-    check_work_rate,
 )
 from agent.judge.work_rules import work_objections
 from agent.phone.kernel_nodes import GPU_POLICY
@@ -77,12 +76,6 @@ def judge(run: RunObservation) -> Verdict:
             return Verdict(validity=worst, reasons=reasons, deterministic=deterministic)
     # Remarks do not count against a run.
     return Verdict(validity=Validity.VALID, reasons=reasons)
-
-
-def is_reference(verdict: Verdict) -> bool:
-    """Whether later runs are compared with this one: it counts, or is only new."""
-    bad = {reason.code for reason in verdict.reasons if reason.validity is not Validity.VALID}
-    return bad <= {ReasonCode.WORK_RATE_CHANGED, ReasonCode.STEP_ENERGY_CHANGED}
 
 
 def _is_deterministic(run: RunObservation) -> bool:
@@ -442,6 +435,5 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_unheld_speed,
     check_step_times,
     check_canary,
-    check_work_rate,
     check_power,
 )

@@ -1,14 +1,12 @@
 """Rules of the verdict that look at the work itself: step times, cores, claimed speed. Pure."""
 
-from collections.abc import Iterator, Sequence
-from statistics import median
+from collections.abc import Iterator
 
 from agent.collect.cpu_usage import (
     core_ticks,
     gpu_load_node,
     gpu_util_pct,
 )
-from agent.collect.runner_output import median_step_ms
 from agent.collect.thread_affinity import moved_threads
 from agent.judge.observe_cycles import COUNTED_CHANGE_MAX, clock_blocks, cycle_mismatch
 from agent.judge.observe_steps import (
@@ -39,11 +37,6 @@ CANARY_RATES_MAX = 2.0  # no workload reaches a multiple of the rate of a good m
 COVERED_MIN, COVERED_MAX = 0.98, 1.02  # of the timed part: windows follow one another
 CLOCK_SLACK_S = 1.0  # of uptimes that are read before and after a run
 UNACCOUNTED_S, UNACCOUNTED_SHARE = 20.0, 0.2
-WORK_RUNS_MIN, SIMILAR_RUNS_MIN = 3, 2
-USUAL_WEIGHT, RATE_ERRORS = 4, 4.5  # few runs cannot show how much they differ
-# The least limit, and the usual spread.
-NORMAL_HELD_CHANGE, NORMAL_FREE_CHANGE = (0.03, 0.005), (0.04, 0.01)
-NORMAL_ENERGY_CHANGE = (0.05, 0.01)
 CLOCK_RATE_MAX, CLOCK_ROUNDING_S = 0.005, 0.05  # of a phone's clock; good ones differ by 1e-4
 GPU_SHARED_PCT_MAX = 15.0
 
@@ -95,45 +88,6 @@ def _step_groups(run: RunObservation) -> tuple[StepSeries, list[StepSeries]]:
 
 def _shows_clocks(run: RunObservation) -> bool:
     return run.provenance is None or run.provenance.clock is not None
-
-
-def check_work_rate(run: RunObservation) -> Iterator[Reason]:
-    """Steps took as long, and as much energy, as in earlier runs of this trial on this phone.
-
-    What else draws power (a screen, a radio, a charger) need not change any time. Only a long run
-    is measured with the limits that the phone reports.
-    """
-    is_limited = run.has_reported_limit and run.condition.protocol is not Protocol.COLD
-    if is_limited or not run.measured_windows:
-        return
-    step_ms = median_step_ms(run.measured_windows)
-    normal = NORMAL_HELD_CHANGE if run.probe.requested_khz else NORMAL_FREE_CHANGE
-    if change := _change_from_earlier(step_ms, run.earlier_step_ms, *normal):
-        yield Reason.suspect(ReasonCode.WORK_RATE_CHANGED, **change)
-    normal = NORMAL_ENERGY_CHANGE
-    if change := _change_from_earlier(run.step_mj, run.earlier_step_mj, *normal):
-        yield Reason.suspect(ReasonCode.STEP_ENERGY_CHANGED, **change)
-
-
-def _change_from_earlier(
-    value: float | None, earlier: Sequence[float], least: float, usual_spread: float
-) -> dict[str, float]:
-    """How far a value is from the median of earlier runs, and its limit; empty if not above that.
-
-    Only a value that is new: the second run in a row that has it shows that the phone has two
-    modes, which the statistics have to see.
-    """
-    if value is None or len(earlier) < WORK_RUNS_MIN:
-        return {}
-    usual = median(earlier)
-    squares = sum((other / usual - 1) ** 2 for other in earlier)
-    squares += USUAL_WEIGHT * usual_spread**2
-    spread = (squares / (len(earlier) - 1 + USUAL_WEIGHT)) ** 0.5
-    limit = max(least, RATE_ERRORS * spread * (1 + 1 / len(earlier)) ** 0.5)
-    similar = sum(abs(other / value - 1) <= limit / 2 for other in earlier)
-    if abs(value / usual - 1) <= limit or similar >= SIMILAR_RUNS_MIN:
-        return {}
-    return {"change": value / usual - 1, "count": len(earlier), "limit": limit}
 
 
 def check_counted_clock(run: RunObservation) -> Iterator[Reason]:

@@ -31,7 +31,7 @@ from workloads.protocol.phone_facts import Commission, FuelGauge, PhoneFacts
 from workloads.text import safe_text
 
 UPTIME_MAX_S = 1e10
-WORK_KEYS_KEPT, WORK_RUNS_KEPT = 100, 12
+WORK_RUNS_KEPT = 12
 _PATTERN = re.compile(r"/(sys|proc|dev/cpuset)/[A-Za-z0-9_./*-]+")
 _DAMAGED = 76
 SHA256_TOOL, SHA1_TOOL = "sha256sum", "sha1sum"  # Android 6 and 7 have only the second one
@@ -143,14 +143,12 @@ class Phone:
         }
         self._memory = self._memory.model_copy(update={"limits_khz": {**known, **highest}})
 
-    def remember_work(self, **values: tuple[str, float | None]) -> None:
-        """Keep `step_ms`, `step_mj` or `unrest` of a run, for the last runs of the last cases."""
-        for name, (key, value) in values.items():
-            if value is not None:
-                known = dict(getattr(self._memory, name))
-                recent = (*known.pop(key, ()), value)[-WORK_RUNS_KEPT:]
-                kept = dict(list(known.items())[1 - WORK_KEYS_KEPT :])
-                self._memory = self._memory.model_copy(update={name: {**kept, key: recent}})
+    def remember_unrest(self, clocks: str, unrest: float | None) -> None:
+        """Keep how much the steps of the last runs changed, by held and free clocks."""
+        if unrest is not None:
+            known = self._memory.unrest
+            recent = (*known.get(clocks, ()), unrest)[-WORK_RUNS_KEPT:]
+            self._memory = self._memory.model_copy(update={"unrest": {**known, clocks: recent}})
 
     def remember_core_flops(self, core_flops: float) -> None:
         """Keep the most that a core has computed per second: evidence of what is possible."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from agent.phone.battery_wear import BatteryHours
 from agent.phone.canary_reference import CanaryReference
@@ -28,6 +28,8 @@ RESTED_C_PER_MIN = 0.1
 class PhoneMemory(WireModel):
     """What survives the agent: how the phone cools, its gauge's calibration, its idle power."""
 
+    model_config = ConfigDict(extra="ignore")  # what another version remembered is not lost
+
     cooling: CoolingPosterior = PRIOR
     gauge: FuelGauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
@@ -39,12 +41,6 @@ class PhoneMemory(WireModel):
     battery: BatteryHours = BatteryHours()
     limits_khz: dict[int, int] = Field(
         default_factory=dict, description="highest limit of the clock so far, by policy; -1: GPU"
-    )
-    step_ms: dict[str, tuple[float, ...]] = Field(
-        default_factory=dict, description="of the last runs, by case, condition and runner"
-    )
-    step_mj: dict[str, tuple[float, ...]] = Field(
-        default_factory=dict, description="energy per step of these runs, also by meter"
     )
     unrest: dict[str, tuple[float, ...]] = Field(
         default_factory=dict,

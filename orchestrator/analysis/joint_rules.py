@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from scipy.special import stdtrit
 
+from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import OF_THE_MOMENT, Reason, ReasonCode, Validity, Verdict
 
 RULES = 1  # the version of these rules: judgements of another version are computed again
@@ -58,8 +59,23 @@ class RunNumbers:
     verdict: Verdict  # as sent
     values: Mapping[str, float]  # of READ_METRICS
     energy_grade: str = ""
+    source: str = ""  # of its times
     is_long: bool = False  # not of the cold protocol
     remarks: tuple[Reason, ...] = ()  # what else is known of the run: see expected_ranges.py
+
+    @classmethod
+    def of_report(cls, content: Mapping[str, Any], protocol: str) -> Self:
+        """Read the numbers of a report, as JSON has it, of a run under a protocol."""
+        metrics = {item["name"]: item for item in content["metrics"]}
+        return cls(
+            verdict=Verdict.model_validate(content["verdict"]),
+            values={
+                name: float(metrics[name]["value"]) for name in READ_METRICS if name in metrics
+            },
+            energy_grade=metrics[ENERGY_MJ].get("grade", "") if ENERGY_MJ in metrics else "",
+            source=metrics[STEP_MS]["provenance"]["source"] if STEP_MS in metrics else "",
+            is_long=protocol != Protocol.COLD,
+        )
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, exists, select, tuple_, update
 
 from orchestrator.analysis.joint_rules import (
-    ENERGY_MJ,
-    READ_METRICS,
     RULES,
-    STEP_MS,
     JointJudgement,
     RunNumbers,
     judge_together,
@@ -23,8 +20,7 @@ from orchestrator.analysis.joint_rules import (
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.tables import report, run, trial
-from workloads.protocol.condition import Protocol
-from workloads.protocol.verdict import Reason, Validity, Verdict
+from workloads.protocol.verdict import Reason, Validity
 
 RUNS_READ = 200  # the newest ones of a cell on a phone
 TOGETHER_MAX = 40  # a phone changes over the months
@@ -110,15 +106,8 @@ def _read_runs(connection: Connection, cell: _Cell) -> list[_StoredRun]:
 
 def _stored_run(row: Row[Any]) -> _StoredRun:
     content = json.loads(row.payload)
-    metrics = {each["name"]: each for each in content["metrics"] if each["name"] in READ_METRICS}
-    source = metrics[STEP_MS]["provenance"]["source"] if STEP_MS in metrics else ""
-    kind = (source, content.get("control") or "", content.get("runner") or "")
-    numbers = RunNumbers(
-        verdict=Verdict.model_validate(content["verdict"]),
-        values={name: float(each["value"]) for name, each in metrics.items()},
-        energy_grade=metrics[ENERGY_MJ].get("grade", "") if ENERGY_MJ in metrics else "",
-        is_long=row.condition["protocol"] != Protocol.COLD,
-    )
+    numbers = RunNumbers.of_report(content, row.condition["protocol"])
+    kind = (numbers.source, content.get("control") or "", content.get("runner") or "")
     return _StoredRun(row.id, tuple(row[3:]), kind, numbers)
 
 

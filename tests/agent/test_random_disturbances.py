@@ -24,7 +24,7 @@ def check_draws(adb: AdbServer, seed: int, groups: int) -> None:
     bench = VerdictBench(adb)
     quiet = (draw for draw in count() if setting_of(draw).is_quiet)
     drawn = [bench.draw_outcomes(seed, draw) for draw in islice(quiet, groups)]
-    outcomes = [outcome for group in drawn for outcome in group]
+    outcomes = [outcome.seen(1) for group in drawn for outcome in group]  # with its trial
     biased = [outcome for outcome in outcomes if abs(outcome.bias) > LARGE_BIAS]
     assert biased, "no draw was biased: draw more"
     accepted = {outcome.repeat_command for outcome in biased if outcome.is_accepted}

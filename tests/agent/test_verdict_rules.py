@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from agent.collect.cpu_usage import CYCLES
-from agent.collect.energy import EnergyGrade, PowerObservation
 from agent.collect.readings import NodeValue, Readings
 from agent.collect.runner_output import CheckpointRecord, DoneRecord, ResumeRecord
 from agent.judge.observe_disturbances import Disturbances
 from agent.judge.run_observation import RunObservation, SamplingGap
-from agent.judge.verdict_rules import is_reference, judge
+from agent.judge.verdict_rules import judge
 from agent.judge.work_rules import ClaimedWork
 from agent.phone.canary_reference import CanaryReference, CanaryTimes
 from tests.agent.observations import (
@@ -394,47 +393,6 @@ def test_the_canary_shows_a_slow_phone_with_free_clocks_and_in_long_runs() -> No
     assert judge(an_observation(**long)).validity is Validity.VOID
     throttled = replace(CLOCKS, active_coolers=THROTTLED)  # the second canary only shows that
     assert judge(an_observation(**long, clocks=throttled)).validity is Validity.VALID
-
-
-@pytest.mark.parametrize(
-    ("earlier", "is_new"),
-    [
-        ((81.0, 81.2, 80.9), False),
-        ((81.0, 81.2), False),  # too few to know
-        ((77.0, 77.2, 76.9), True),
-        ((85.0, 85.2, 84.9), True),
-        ((77.0, 77.2, 76.9, 81.0, 81.2), False),  # a second mode, which the statistics have to see
-        ((70.0, 90.0, 77.0), False),  # it varies as much as that
-    ],
-)
-def test_a_step_time_that_no_earlier_run_had(earlier: tuple[float, ...], is_new: bool) -> None:
-    verdict = judge(an_observation(earlier_step_ms=earlier))  # a step takes 81 ms
-    expected = [ReasonCode.WORK_RATE_CHANGED] if is_new else []
-    assert [reason.code for reason in verdict.reasons] == expected
-    assert is_reference(verdict)
-
-
-@pytest.mark.parametrize(
-    ("watts", "earlier", "is_new"),
-    [
-        (4.2, (243.0, 244.0, 242.0), True),  # a step takes 4.2 W x 81 ms = 340 mJ
-        (3.0, (243.0, 244.0, 242.0), False),
-        (3.0, (243.0, 244.0), False),
-        (3.0, (300.0, 310.0, 290.0, 243.0, 242.0), False),
-    ],
-)
-def test_an_energy_that_no_earlier_run_had(
-    watts: float, earlier: tuple[float, ...], is_new: bool
-) -> None:
-    points = [(row * SECOND_NS // 10, watts + row % 2 / 100) for row in range(82)]
-    power = PowerObservation(points, EnergyGrade.GAUGE)
-    run = an_observation(power=power, earlier_step_mj=earlier)
-    verdict = judge(run)
-    expected = [ReasonCode.STEP_ENERGY_CHANGED] if is_new else []
-    assert [reason.code for reason in verdict.reasons] == expected
-    assert is_reference(verdict)
-    slow = [(t_ns, watts) for t_ns, _ in points]
-    assert judge(replace(run, power=replace(power, points=slow))).reasons == ()
 
 
 @pytest.mark.parametrize(
