@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
+from orchestrator.api.addresses import operation_path, reading_addresses
 from orchestrator.app.operation import Operation, Transfer
 from orchestrator.app.remote.operation_types import types_of
 
@@ -18,14 +19,17 @@ _TEXT = {"type": "string"}
 def describe_api(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the description as OpenAPI 3.1."""
     schemas: dict[str, Any] = {}
-    paths = {
-        f"/v1/operations/{each.name}": {"post": _describe(each, schemas)} for each in operations
-    }
+    known = tuple(operations)
+    paths: dict[str, Any] = {}
+    for path, each in reading_addresses(known).items():
+        paths.setdefault(path, {})["get"] = _describe_reading(path, each, schemas)
+    for each in known:
+        paths.setdefault(operation_path(each), {})["post"] = _describe(each, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Farmhand", "version": version("farmhand")},
         "security": [{"token": []}],
-        "paths": paths | _plain_paths(),
+        "paths": _plain_paths() | paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -41,26 +45,44 @@ def _describe(called: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     if types.fetch is not None:
         properties["files"] = {"type": "object", "additionalProperties": _TEXT}
     arguments = {"type": "object", "properties": properties, "required": sorted(types.required)}
-    direction = types.transfer[1] if types.transfer else None
-    result = {"application/json": {"schema": _schema(types.result, "serialization", schemas)}}
-    described: dict[str, Any] = {
+    described = _described(called, schemas) | {
         "operationId": called.name,
-        "summary": (called.function.__doc__ or "").strip().splitlines()[0],
-        "description": f"Needs the role {called.role}.",
         "requestBody": {"content": {"application/json": {"schema": arguments}}},
-        "responses": {
-            "200": {
-                "description": "the result",
-                "content": _FILE if direction is Transfer.DOWNLOAD else result,
-            },
-            "default": {"description": "{error: {kind, text}}"},
-        },
     }
-    if direction is Transfer.UPLOAD:
+    if types.transfer and types.transfer[1] is Transfer.UPLOAD:
         described["requestBody"] = {"content": _FILE}
         content = {"application/json": {"schema": arguments}}
         described["parameters"] = [{"name": "arguments", "in": "query", "content": content}]
     return described
+
+
+def _describe_reading(path: str, called: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    types = types_of(called.function)
+    parameters = [
+        {
+            "name": name,
+            "in": "path" if f"{{{name}}}" in path else "query",
+            "required": name in types.required,
+            "schema": _schema(adapter, "validation", schemas),
+        }
+        for name, adapter in types.arguments.items()
+    ]
+    return _described(called, schemas) | {"parameters": parameters}
+
+
+def _described(called: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Describe what an operation does and returns, however it is called."""
+    types = types_of(called.function)
+    result = {"application/json": {"schema": _schema(types.result, "serialization", schemas)}}
+    sends_file = types.transfer is not None and types.transfer[1] is Transfer.DOWNLOAD
+    return {
+        "summary": (called.function.__doc__ or "").strip().splitlines()[0],
+        "description": f"Needs the role {called.role}.",
+        "responses": {
+            "200": {"description": "the result", "content": _FILE if sends_file else result},
+            "default": {"description": "{error: {kind, text}}"},
+        },
+    }
 
 
 def _schema(

@@ -16,12 +16,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from orchestrator.api.api_description import describe_api
+from orchestrator.api.docs_page import docs_page
 from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
 from orchestrator.app.app_errors import NotAuthenticated
 from orchestrator.app.export_results import prepare_report
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import SESSION_DAYS, authenticate, begin_session, require_role
 from orchestrator.app.operation import Role
+from orchestrator.app.remote.operation_types import load_operations
 from orchestrator.app.screen.lab_page import LabPage, PageReader
 from workloads.protocol.faults import FarmError
 
@@ -55,6 +58,7 @@ def page_routes(lab: LabConnection, streams: OpenStreams) -> list[Route]:
     page = _PageService(lab, streams)
     return [
         Route("/", page.show),
+        Route("/docs", page.show_docs),
         Route("/login/{code}", page.log_in),
         Route("/page/events", page.stream),
         Route("/page/phones/{serial}", page.send_curves),
@@ -78,18 +82,31 @@ class _PageService:
         require_role(token, Role.VIEWER)
         return token.person
 
-    def static(self, name: str, kind: str) -> Any:
-        """Return the endpoint of a file without data."""
-        content = (HERE / name).read_bytes()
-        return lambda _: Response(content, media_type=kind, headers=_HEADERS)
-
-    def show(self, request: Request) -> Response:
-        """Send the page, or what to do without a session."""
+    def _refusal(self, request: Request) -> Response | None:
+        """Return what somebody without a session is told; None with one."""
         try:
             self._check(request.cookies)
         except NotAuthenticated:
             text = "You are not logged in, or your session has expired."
             return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
+        return None
+
+    def static(self, name: str, kind: str) -> Any:
+        """Return the endpoint of a file without data."""
+        content = (HERE / name).read_bytes()
+        return lambda _: Response(content, media_type=kind, headers=_HEADERS)
+
+    def show_docs(self, request: Request) -> Response:
+        """Send the description of the API."""
+        if (refused := self._refusal(request)) is not None:
+            return refused
+        described = describe_api(load_operations().values())
+        return HTMLResponse(docs_page(described, str(request.base_url)), headers=_HEADERS)
+
+    def show(self, request: Request) -> Response:
+        """Send the page, or what to do without a session."""
+        if (refused := self._refusal(request)) is not None:
+            return refused
         return HTMLResponse((HERE / "live_page.html").read_bytes(), headers=_HEADERS)
 
     def log_in(self, request: Request) -> Response:
@@ -97,6 +114,8 @@ class _PageService:
         try:
             session = begin_session(self._lab, request.path_params["code"])
         except NotAuthenticated:
+            if self._refusal(request) is None:  # a logged-in person opens the link again
+                return HTMLResponse(_ENTER, headers=_HEADERS)
             text = "This link was already used, or it has expired."
             return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
         response = HTMLResponse(_ENTER, headers=_HEADERS)

@@ -10,10 +10,12 @@ import anyio
 from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from orchestrator.api.addresses import operation_path, reading_addresses
 from orchestrator.api.api_description import describe_api
 from orchestrator.api.live_page import page_routes
 from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
@@ -55,6 +57,7 @@ def build_app(lab: LabConnection) -> App:
     """Return the application that serves a lab."""
     streams = OpenStreams()
     service = _ApiService(lab, streams)
+    operations = tuple(load_operations().values())
     routes = [
         *page_routes(lab, streams),
         Route("/healthz", service.report_health),
@@ -64,11 +67,15 @@ def build_app(lab: LabConnection) -> App:
         Route("/v1/events", service.stream_events),
         Route("/v1/sweeps/{sweep}/{table}.{form}", service.send_table),
         *(
-            Route(f"/v1/operations/{name}", service.endpoint(called), methods=["POST"])
-            for name, called in load_operations().items()
+            Route(path, service.reader(called))
+            for path, called in reading_addresses(operations).items()
+        ),
+        *(
+            Route(operation_path(called), service.endpoint(called), methods=["POST"])
+            for called in operations
         ),
     ]
-    handlers: dict[Any, Any] = {FarmError: _explain, Exception: _explain}
+    handlers: dict[Any, Any] = {FarmError: _explain, Exception: _explain, HTTPException: _no_route}
     app = Starlette(routes=routes, exception_handlers=handlers)
     names = {*LOOPBACK_NAMES, *lab.lab.settings.api.names}
     return RequestGuard(app, names, _refusal)
@@ -90,6 +97,17 @@ async def _explain(_: Request, error: Exception) -> Response:
         return _error(kind.http_status, kind, safe_text(error, 2000, lines=True))
     text = f"this is a bug: {type(error).__name__}; the log of the API has the details"
     return _error(500, ErrorKind.BUG, text)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = safe_text(request.url.path, 100)
+    text = f"there is no {path} here; /docs lists every address"
+    if error.status_code == 405:
+        text = f"{path} does not take {request.method}; /docs says what it takes"
+    answer = _error(error.status_code, ErrorKind.INVALID_REQUEST, text)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 class _ApiService:
@@ -126,6 +144,19 @@ class _ApiService:
             if types.transfer is not None:
                 return await run_in_threadpool(_send_file, called, types, lab, arguments)
             return await run_in_threadpool(_call, called, types, lab, arguments)
+
+        return answer
+
+    def reader(self, called: Operation) -> Any:
+        """Return the endpoint of an operation that reads; its arguments are in the address."""
+
+        def answer(request: Request) -> Response:
+            lab, types = self._authorized(request, called.role), types_of(called.function)
+            asked = {name: request.query_params.getlist(name) for name in request.query_params}
+            asked |= {name: [value] for name, value in request.path_params.items()}
+            arguments = types.arguments_from_text(asked)
+            send = _send_file if types.transfer is not None else _call
+            return send(called, types, lab, arguments)
 
         return answer
 

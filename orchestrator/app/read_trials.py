@@ -36,7 +36,7 @@ class TrialDetails:
 def list_trials(
     lab: LabConnection,
     sweep: str,
-    limit: int,
+    limit: int = 1000,
     state: RunState | None = None,
     phone: str | None = None,
     verdict: Validity | None = None,

@@ -20,6 +20,7 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import update
 
+from orchestrator.api.addresses import reading_addresses, reads
 from orchestrator.app import control_sweeps, export_results, run_study
 from orchestrator.app.app_errors import ApiDown
 from orchestrator.app.lab_connection import LabConnection
@@ -205,7 +206,35 @@ def test_a_web_page_cannot_use_the_api(served: ApiLab) -> None:
     assert send(served, path, Origin=served.url)[0] == 200
     assert send(served, path, Authorization="Basic eDp5")[0] == 401
     assert send(served, "/openapi.json", None, "GET", Authorization="")[0] == 401
-    assert send(served, path, None, "GET")[0] == 405
+
+
+def test_what_reads_answers_get_and_errors_are_json(served: ApiLab) -> None:
+    def get(path: str) -> tuple[int, Any]:
+        status, answer = send(served, path, None, "GET")
+        return status, json.loads(answer)
+
+    short = {path for path in reading_addresses(load_operations().values()) if "{" not in path}
+    for name in ("status", "sweeps", "phones", "hosts", "notices", "audit", "trends"):
+        assert f"/v1/{name}" in short
+        assert get(f"/v1/{name}")[0] == 200, name
+    for called in filter(reads, load_operations().values()):
+        assert f"/v1/operations/{called.name}" in short
+    assert [item["name"] for item in get("/v1/sweeps")[1]] == ["small"]
+    assert get("/v1/sweeps/small")[1]["summary"]["name"] == "small"
+    (trial,) = get("/v1/sweeps/small/trials?limit=1&phone=VMI9")[1]
+    assert get(f"/v1/trials/{trial['id']}")[1]["summary"]["phone"] == "VMI90001"
+    request = '{"metric":"step_ms"}'
+    compared = get(f"/v1/operations/check_split_half?sweep=small&request={request}")
+    assert compared[0] == 200
+    for path, status, text in (
+        ("/v1/sweep", 404, "there is no /v1/sweep here; /docs lists every address"),
+        ("/v1/operations/pause_sweep", 405, "does not take GET"),
+        ("/v1/sweeps/none", 400, "none"),
+        ("/v1/sweeps/small/trials?limit=x", 400, "argument limit is invalid"),
+        ("/v1/phones?serial=1", 400, "unknown argument serial; it takes: selector"),
+    ):
+        found = get(path)
+        assert (found[0], text in found[1]["error"]["text"]) == (status, True), found
 
 
 HOSTILE_BODIES = [

@@ -48,6 +48,24 @@ def test_a_link_works_once_and_its_code_is_not_a_token(served: ApiLab) -> None:
     assert "already used" in again.body.decode()
 
 
+def test_a_used_link_is_no_error_for_a_person_who_is_logged_in(
+    served: ApiLab, session: str
+) -> None:
+    with served.here() as lab:
+        path = add_login_link(lab, "anna").url.removeprefix(served.url)
+    assert [ask(served, path).status for _ in range(2)] == [200, 401]
+    again = ask(served, path, Cookie=session)
+    assert (again.status, "Set-Cookie" in again.headers) == (200, False)
+
+
+def test_the_description_of_the_api_is_a_page_without_scripts(served: ApiLab, session: str) -> None:
+    assert ask(served, "/docs").status == 401
+    page = ask(served, "/docs", Cookie=session).body.decode()
+    assert "GET /v1/sweeps</code> List all sweeps, newest first." in page
+    assert "<script" not in page
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r' id="([^"]+)"', page))
+
+
 def test_the_cookie_opens_the_page_and_no_operation(served: ApiLab, session: str) -> None:
     page = ask(served, "/", Cookie=session)
     assert page.status == 200

@@ -4,11 +4,13 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 import orchestrator.app
 from orchestrator.app.operation import OPERATIONS, Operation, Transfer
@@ -44,12 +46,29 @@ class OperationTypes:
         """Return the arguments of a call; InvalidRequest says what is wrong."""
         if not isinstance(content, dict):
             raise InvalidRequest("the arguments are not a JSON object; write {NAME: VALUE, ...}")
+        self._check_names(content)
+        return {name: self._argument(name, value) for name, value in content.items()}
+
+    def arguments_from_text(self, texts: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return arguments as an address has them: plain words, or JSON where words do not fit."""
+        self._check_names(texts)
+        return {name: self._from_text(name, values) for name, values in texts.items()}
+
+    def _from_text(self, name: str, values: Sequence[str]) -> Any:
+        given: Any = values[0] if len(values) == 1 else list(values)
+        with suppress(ValidationError):
+            self.arguments[name].validate_python(given)
+            return self._argument(name, given)
+        with suppress(ValueError):
+            given = from_json(values[0], allow_inf_nan=False) if len(values) == 1 else given
+        return self._argument(name, given)
+
+    def _check_names(self, content: Mapping[Any, Any]) -> None:
         unknown = sorted(set(map(str, content)) - set(self.arguments))
         missing = sorted(self.required - set(content))
         if unknown or missing:
             what = f"unknown argument {unknown[0]}" if unknown else f"argument {missing[0]} missing"
             raise InvalidRequest(f"{safe_text(what, 80)}; it takes: {', '.join(self.arguments)}")
-        return {name: self._argument(name, value) for name, value in content.items()}
 
     def _argument(self, name: str, value: Any) -> Any:
         try:
