@@ -77,7 +77,7 @@ def report(
             (folder / f"{figure.name}.{figure.kind}").write_bytes(figure.content)
         captions = {f"{figure.name}: {figure.caption}\n": None for figure in figures}
         (folder / "captions.txt").write_text("".join(captions), encoding="utf-8")
-        click.echo(f"{len(captions)} figures in {folder}", err=True)
+        click.echo(f"{folder}: {len(captions)} figures")
         return
     result = prepare_report(lab, name, allow_mixed)
     with open_output(output, result.file_name) as stream:
