@@ -5,6 +5,7 @@ import random
 import pytest
 
 from agent.phone.canary_reference import (
+    COMPUTER_SPREAD,
     SECONDS,
     SECONDS_MAX,
     CanaryReference,
@@ -53,7 +54,8 @@ def test_a_disturbed_reference_does_not_excuse_later_disturbances() -> None:
     assert (slow.change_max, slow.drift_max) == (0.06, 0.06)
     assert slow.has_drifted
     assert not slow.is_stable
-    assert CanaryTimes(2.3, 2.5, disturbed, limit_max=1.0).is_stable
+    of_a_computer = disturbed.model_copy(update={"usual_spread": COMPUTER_SPREAD})
+    assert CanaryTimes(2.3, 2.5, of_a_computer).is_stable
 
 
 # A phone with free clocks whose reference has learned a smaller spread than it has.
