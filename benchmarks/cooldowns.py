@@ -19,7 +19,7 @@ from agent.phone.phone_memory import CoolingHistory, cooling_section
 from agent.prepare.cooldown import CoolEnough, KeepWaiting, TempSample, decide_start
 from agent.virtual.physics.heat_network import HeatNetwork
 from agent.virtual.profiles import HeatProfile, load_profile
-from agent.virtual.twin.measurements import load_measurements
+from benchmarks.phone_fits.measurements import load_measurements
 from workloads.protocol.condition import Condition
 
 MODELS = ("meizu-16t", "xiaomi-mi-9", "samsung-s8-plus", "google-pixel-8", "redmi-note-9-pro")

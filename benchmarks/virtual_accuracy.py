@@ -21,14 +21,14 @@ import numpy as np
 
 from agent.virtual.profiles import load_profile
 from agent.virtual.socs import load_soc, soc_ids
-from agent.virtual.twin.calibrate import calibrate
 from agent.virtual.twin.core_power_model import family_model, running_rows
 from agent.virtual.twin.curve_error import LeftOut
-from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
 from agent.virtual.twin.fit_result import ERROR_QUANTILE, FitResult, stated_error
 from agent.virtual.twin.gpu_error import left_out_errors
-from agent.virtual.twin.measurements import load_measurements
 from benchmarks.curve_cross_validation import LeftOutPoint, cross_validate
+from benchmarks.phone_fits.fit_heat import simulate_trace, throttling_cycles
+from benchmarks.phone_fits.fit_phones import fit_phone
+from benchmarks.phone_fits.measurements import load_measurements
 
 LEVEL = 0.95
 
@@ -86,7 +86,7 @@ def fit_error() -> float:
 def phone_figures() -> list[GroupFigures]:
     """Return the errors of step times and power of the Meizu 16T, by what was left out."""
     figures = []
-    for fit in calibrate("meizu-16t"):
+    for fit in fit_phone("meizu-16t"):
         merged: dict[str, list[float]] = {}
         for group, found in fit.left_out.items() if fit.family != "memory" else ():
             merged.setdefault(group.partition(",")[0], []).extend(found)  # big cores first, as rows

@@ -192,7 +192,7 @@ def test_a_twin_learns_from_ones_own_sweep(tmp_path: Path) -> None:
         before = abs(predict_cell(twin, cell) / cell.value - 1)
         after = abs(predict_cell(learned, cell) / cell.value - 1)
         assert after < max(0.05, 0.5 * before), cell
-    assert "name the profile" in refusal("calibrate", "--sweep", path)
+    assert "Missing argument 'PHONE'" in refusal("calibrate", "--sweep", path)
 
 
 def test_a_twin_learns_nothing_from_runs_that_do_not_count(tmp_path: Path) -> None:

@@ -14,17 +14,18 @@ from agent.virtual.fleet_mix import make_fleet
 from agent.virtual.physics.memory_pressure import assess_memory
 from agent.virtual.profiles import load_profile, profile_ids
 from agent.virtual.twin.cores_and_clocks import parse_clock, parse_cores
-from agent.virtual.twin.fit_gemm import gemm_gflops
-from agent.virtual.twin.fit_heat import simulate_trace, throttling_cycles
-from agent.virtual.twin.fit_memory import peak_mb
-from agent.virtual.twin.fit_power import whole_phone_w
 from agent.virtual.twin.fit_result import mean_error
-from agent.virtual.twin.fit_time import core_set_timings, step_timings
 from agent.virtual.twin.least_squares import Prior, solve_least_squares
-from agent.virtual.twin.measurements import load_measurements
 from agent.virtual.twin.predict import PredictionQuery, predict
 from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 from agent.virtual.virtual_phone import VirtualPhone
+from benchmarks.phone_fits.fit_gemm import gemm_gflops
+from benchmarks.phone_fits.fit_heat import simulate_trace, throttling_cycles
+from benchmarks.phone_fits.fit_memory import peak_mb
+from benchmarks.phone_fits.fit_phones import main as fit_phones
+from benchmarks.phone_fits.fit_power import whole_phone_w
+from benchmarks.phone_fits.fit_time import core_set_timings, step_timings
+from benchmarks.phone_fits.measurements import load_measurements
 from tests.virtual.adb_host import AdbPhone
 from tests.virtual.conftest import StartPhone
 from tests.virtual.test_runner import lines, make_ready, run
@@ -218,14 +219,16 @@ def test_the_solver_recovers_the_parameters_despite_a_bad_row() -> None:
 
 
 @pytest.mark.slow
-def test_calibration_reproduces_the_profiles_and_prints_both_errors() -> None:
-    result = CliRunner().invoke(virtual, ["calibrate", "meizu-16t", "samsung-s8-plus"])
-    assert result.exit_code == 0
-    rows = {line.strip().split("  ")[0]: line for line in result.output.splitlines()}
+def test_a_fit_reproduces_the_profiles_and_prints_both_errors(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fit_phones(["meizu-16t", "samsung-s8-plus"])
+    output = capsys.readouterr().out
+    rows = {line.strip().split("  ")[0]: line for line in output.splitlines()}
     assert "by model" in rows["step time"]
     assert "by batch" in rows["step time"]
     assert "K by" in rows["battery temperature"]
-    assert "written" not in result.output
+    assert "written" not in output
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,7 @@ class GpuProfile(_ProfilePart):
 
 
 class FittedBlock(_ProfilePart):
-    """Result of `farm virtual calibrate --write`: values that override the figures above, and
-    errors of left-out rows.
-    """
+    """Result of a fit: values that override the figures above, and errors of left-out rows."""
 
     measurements_file: str  # path of the data
     room_c: float = 25.0  # temperature of the room of the measurements

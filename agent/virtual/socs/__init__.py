@@ -64,7 +64,7 @@ class SocCluster(_TablePart):
     curve: tuple[CurveRow, ...] = ()  # one row per step
     points: tuple[CurveRow, ...] = ()  # a few rows, if no more were published
     slow_steps: tuple[tuple[int, float], ...] = ()  # share of the usual work per MHz, with points
-    power: CorePower | None = None  # written by `farm virtual calibrate --socs --write`
+    power: CorePower | None = None  # fitted to the rows of all SoCs
 
     @model_validator(mode="after")
     def _check_steps(self) -> "SocCluster":

@@ -135,73 +135,33 @@ def estimate_durations_command() -> None:
 
 
 @click.command(name="calibrate")
-@click.argument("phones", nargs=-1, metavar="[PHONE]...")
-@click.option("--write", is_flag=True, help="Write the fitted values to the profile.")
-@click.option("--socs", is_flag=True, help="Fit the power of one core to all SoC tables.")
+@click.argument("phone")
 @click.option(
     "--sweep",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Fit one PHONE to your own sweep: the CSV file of 'farm export SWEEP'.",
+    required=True,
+    help="Your own sweep: the CSV file of 'farm export SWEEP'.",
 )
 @click.option("--model", default="", help="Use only rows of this phone model of the sweep.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the phone fitted to the sweep."
 )
-def calibrate_command(
-    phones: tuple[str, ...],
-    write: bool,
-    socs: bool,
-    sweep: Path | None,
-    model: str,
-    output: Path | None,
-) -> None:
-    """Fit phones to measurements.
+def calibrate_command(phone: str, sweep: Path, model: str, output: Path | None) -> None:
+    """Fit PHONE to a sweep that you measured.
 
-    Prints the error of the fit, and its error on rows that were left out. With --sweep, prints
-    the error of the twin before and after.
+    PHONE is the model that is nearest to yours. Prints the error of the twin before and after, and
+    its error on cells that were left out.
 
     \b
-    Examples:
-      farm virtual calibrate samsung-s8-plus
+    Example:
       farm virtual calibrate xiaomi-mi-9 --sweep mine.csv --output mi-9-of-our-lab.toml
     """
-    from agent.virtual.twin.calibrate import calibrate, format_fits, write_fits, write_socs
-    from agent.virtual.twin.measurements import measured_profile_ids
-
-    if sweep is not None:
-        _calibrate_to_sweep(phones, sweep, model, output)
-        return
-    if socs:
-        if not write:
-            raise click.UsageError("--socs writes the figures of every SoC table; add --write")
-        click.echo(f"written to {len(write_socs())} SoC tables")
-        return
-    unknown = [name for name in phones if name not in measured_profile_ids()]
-    if unknown:
-        known = ", ".join(measured_profile_ids())
-        raise click.UsageError(f"no measurements of '{unknown[0]}'; use one of {known}, or --sweep")
-    for name in phones or measured_profile_ids():
-        with show_wait(f"the fit of {name}, and of all rows left out"):
-            fits = calibrate(name)
-        click.echo(name)
-        for line in format_fits(fits):
-            click.echo(f"  {line}")
-        for path in write_fits(name, fits) if write else ():
-            click.echo(f"  written to {path.name}")
-
-
-def _calibrate_to_sweep(
-    phones: tuple[str, ...], sweep: Path, model: str, output: Path | None
-) -> None:
     from agent.virtual.phone_specs import check_profile
     from agent.virtual.profiles import load_profile
-    from agent.virtual.twin.calibrate import fitted_document, format_fits
-    from agent.virtual.twin.fit_sweep import fit_sweep, read_sweep
+    from agent.virtual.twin.fit_sweep import fit_sweep, fitted_document, format_fits, read_sweep
 
-    if len(phones) != 1:
-        raise click.UsageError("--sweep fits one PHONE; name the profile that is nearest to yours")
     try:
-        profile = load_profile(check_profile(phones[0]))
+        profile = load_profile(check_profile(phone))
         with show_wait("the fit to your sweep, and to all cells left out"):
             before, fits = fit_sweep(profile, read_sweep(sweep, model))
     except ValueError as error:
@@ -215,7 +175,7 @@ def _calibrate_to_sweep(
     for line in format_fits(fits):
         click.echo(f"  {line}")
     if output is not None:
-        output.write_text(fitted_document(phones[0], str(sweep), fits), encoding="utf-8")
+        output.write_text(fitted_document(phone, str(sweep), fits), encoding="utf-8")
         say(f"written to {output}; use it as PHONE, such as 'farm virtual predict {output}'")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from agent.virtual.engines import engine_for
 from agent.virtual.physics.cpu_cluster import CpuCluster
-from agent.virtual.profiles import PhoneProfile
+from agent.virtual.profiles import PhoneProfile, load_profile, profile_path
 from agent.virtual.twin.cores_and_clocks import UnknownCondition
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
@@ -175,3 +175,45 @@ def _cell(row: dict[str, str]) -> SweepCell:
         row["metric"],
         0.0,
     )
+
+
+def format_fits(fits: Sequence[FitResult]) -> list[str]:
+    """Return the table for people."""
+    lines = [f"{'quantity':<20} {'rows':>4} {'fit error':>10}  left out"]
+    for fit in fits:
+        left_out = [
+            f"{_format_error(fit, fit.mean_left_out(group))} by {group}" for group in fit.left_out
+        ]
+        lines.append(
+            f"{fit.quantity:<20} {fit.rows:>4} {_format_error(fit, fit.fit_error):>10}  "
+            f"{', '.join(left_out) or 'nothing left out'}"
+        )
+    return lines
+
+
+def _format_error(fit: FitResult, error: float) -> str:
+    return f"{error:.2f} K" if fit.unit == "K" else f"{error:.1%}"
+
+
+def fitted_document(profile_id: str, data: str, fits: Sequence[FitResult]) -> str:
+    """Return a profile with values fitted to a sweep; its own earlier fit counts as given."""
+    profile = load_profile(profile_id)
+    values = dict(profile.fitted.values) if profile.fitted else {}
+    values |= {path: value for fit in fits for path, value in fit.values.items()}
+    lines = [
+        given_figures(profile_id),
+        "# Written by `farm virtual calibrate --sweep`.",
+        "[fitted]",
+        f"measurements_file = {json.dumps(data)}",
+        "",
+        "[fitted.values]",
+        *(f'"{path}" = {value:.5g}' for path, value in values.items()),
+        *(f"# {line}" for line in format_fits(fits)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def given_figures(profile_id: str) -> str:
+    """Return the text of a profile without the block of an earlier fit."""
+    text = profile_path(profile_id).read_text(encoding="utf-8")
+    return text.partition("\n# Written by `")[0].rstrip() + "\n"

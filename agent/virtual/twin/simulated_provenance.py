@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.soc import Soc
 from agent.virtual.profiles import FittedBlock, PhoneProfile
-from agent.virtual.twin.core_set_errors import group_name
 from agent.virtual.twin.gpu_error import gpu_error_range
 
 FAMILIES = ("time", "clock", "heat", "energy")
@@ -103,3 +102,8 @@ def _left_out_groups(
             return ()
     kind = "little" if roles == ["little"] else "big"
     return (group_name("core set", kind), group_name("clock", kind))
+
+
+def group_name(group: str, kind: str) -> str:
+    """Return the name of what was left out, for one kind of core."""
+    return f"{group}, {kind}"

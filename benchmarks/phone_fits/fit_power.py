@@ -8,11 +8,11 @@ import numpy as np
 
 from agent.virtual.engines import EngineModel
 from agent.virtual.profiles import PhoneProfile
-from agent.virtual.twin.core_set_errors import leave_out_sets
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
-from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, PowerRow
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from benchmarks.phone_fits.core_set_errors import leave_out_sets
+from benchmarks.phone_fits.measurements import CoreSetRow, PhoneMeasurements, PowerRow
 
 # Priors: a core in vector code draws what it draws in CoreMark, which the SoC's curve gives.
 PRIORS = {

@@ -1,9 +1,13 @@
-"""Calibration: fits a phone to measurements, reports the errors, and writes the result if asked to.
+"""Fits the phones of published measurements, and the power of one core of every SoC table.
 
-The error that is written is the leave-one-out error: that of rows which the fit has not seen.
+    python -m benchmarks.phone_fits.fit_phones [--write | --socs] [PHONE...]
+
+Prints the error of each fit, and its error on rows that were left out, which profiles state. With
+--write, the fitted values go into the profiles and the engine's file. With --socs, only the power
+of cores is fitted, and goes into the SoC tables.
 """
 
-import json
+import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,21 +18,22 @@ from agent.virtual.profiles import PhoneProfile, load_profile, profile_path
 from agent.virtual.socs import load_soc, soc_ids, soc_path
 from agent.virtual.twin.core_power_model import CorePowerModel
 from agent.virtual.twin.cores_and_clocks import parse_cores
-from agent.virtual.twin.fit_gemm import fit_gemm
-from agent.virtual.twin.fit_heat import fit_heat, with_rest_temperature
-from agent.virtual.twin.fit_memory import fit_memory
-from agent.virtual.twin.fit_power import fit_power
 from agent.virtual.twin.fit_result import MEAN_PER_DEVIATION, FitResult, stated_error
-from agent.virtual.twin.fit_time import fit_time, with_values
-from agent.virtual.twin.measurements import load_measurements
+from agent.virtual.twin.fit_sweep import format_fits, given_figures
 from agent.virtual.twin.simulated_provenance import FAMILIES
+from benchmarks.phone_fits.fit_gemm import fit_gemm
+from benchmarks.phone_fits.fit_heat import fit_heat, with_rest_temperature
+from benchmarks.phone_fits.fit_memory import fit_memory
+from benchmarks.phone_fits.fit_power import fit_power
+from benchmarks.phone_fits.fit_time import fit_time, with_values
+from benchmarks.phone_fits.measurements import load_measurements, measured_profile_ids
 
-_BLOCK_HEADING = "\n# Written by `farm virtual calibrate --write`."
+_BLOCK_HEADING = "\n# Written by `python -m benchmarks.phone_fits.fit_phones --write`."
 _CLUSTER_HEADING = "[[cluster]]"
 _POOLED_ROWS = 4.0  # weight of the error of all kinds, in rows of one kind
 
 
-def calibrate(profile_id: str) -> list[FitResult]:
+def fit_phone(profile_id: str) -> list[FitResult]:
     """Fit every quantity that was measured on one phone."""
     profile = load_profile(profile_id)
     measured = load_measurements(profile_id)
@@ -55,38 +60,10 @@ def _fit_training(profile: PhoneProfile, engine: EngineModel) -> list[FitResult]
     return [*fits, *power, fit_memory(fitted_engine, measured)]
 
 
-def format_fits(fits: Sequence[FitResult]) -> list[str]:
-    """Return the table for people."""
-    lines = [f"{'quantity':<20} {'rows':>4} {'fit error':>10}  left out"]
-    for fit in fits:
-        left_out = [
-            f"{_format_error(fit, fit.mean_left_out(group))} by {group}" for group in fit.left_out
-        ]
-        lines.append(
-            f"{fit.quantity:<20} {fit.rows:>4} {_format_error(fit, fit.fit_error):>10}  "
-            f"{', '.join(left_out) or 'nothing left out'}"
-        )
-    return lines
-
-
-def fitted_document(profile_id: str, data: str, fits: Sequence[FitResult]) -> str:
-    """Return a profile with values fitted to a sweep; its own earlier fit counts as given."""
-    profile = load_profile(profile_id)
-    text = profile_path(profile_id).read_text(encoding="utf-8")
-    document = text.partition(_BLOCK_HEADING)[0].rstrip() + "\n"
-    values = dict(profile.fitted.values) if profile.fitted else {}
-    values |= {path: value for fit in fits for path, value in fit.values.items()}
-    lines = [_BLOCK_HEADING, "[fitted]", f"measurements_file = {json.dumps(data)}", ""]
-    lines += ["[fitted.values]", *(f'"{path}" = {value:.5g}' for path, value in values.items())]
-    lines += [f"# {line}" for line in format_fits(fits)]
-    return document + "\n".join(lines) + "\n"
-
-
 def write_fits(profile_id: str, fits: Sequence[FitResult]) -> list[Path]:
     """Write the values into the profile's fitted block and into the engine's file."""
     path = profile_path(profile_id)
-    text = path.read_text(encoding="utf-8").partition(_BLOCK_HEADING)[0].rstrip() + "\n"
-    path.write_text(text + _fitted_block(profile_id, fits), encoding="utf-8")
+    path.write_text(given_figures(profile_id) + _fitted_block(profile_id, fits), encoding="utf-8")
     engine_values = {key: value for fit in fits for key, value in fit.engine.items()}
     if not engine_values:
         return [path]
@@ -149,7 +126,7 @@ def _fitted_block(profile_id: str, fits: Sequence[FitResult]) -> str:
     lines = [
         _BLOCK_HEADING,
         "[fitted]",
-        f'measurements_file = "agent/virtual/twin/measurements/{profile_id}.toml"',
+        f'measurements_file = "benchmarks/phone_fits/measurements/{profile_id}.toml"',
         f"mask = {mask:#x}",
     ]
     lines += [f"room_c = {rooms[0]:.2f}"] if rooms else []
@@ -184,5 +161,26 @@ def _with_engine_values(text: str, engine_values: dict[str, float]) -> str:
     return text
 
 
-def _format_error(fit: FitResult, error: float) -> str:
-    return f"{error:.2f} K" if fit.unit == "K" else f"{error:.1%}"
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fit the phones that were asked for, and print their errors."""
+    parser = argparse.ArgumentParser(description="Fits phones to published measurements.")
+    parser.add_argument("phones", nargs="*", metavar="PHONE", help="default: every measured one")
+    parser.add_argument("--write", action="store_true", help="write the fitted values")
+    parser.add_argument("--socs", action="store_true", help="write the power of every SoC's cores")
+    options = parser.parse_args(arguments)
+    unknown = set(options.phones) - set(measured_profile_ids())
+    if unknown:
+        known = ", ".join(measured_profile_ids())
+        parser.error(f"no measurements of {', '.join(sorted(unknown))}; use one of {known}")
+    if options.socs:
+        print(f"written to {len(write_socs())} SoC tables")
+        return
+    for name in options.phones or measured_profile_ids():
+        fits = fit_phone(name)
+        print(name, *format_fits(fits), sep="\n  ")
+        for path in write_fits(name, fits) if options.write else ():
+            print(f"  written to {path.name}")
+
+
+if __name__ == "__main__":
+    main()

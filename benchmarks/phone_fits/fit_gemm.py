@@ -8,8 +8,8 @@ from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_timing import SimulatedOp
 from agent.virtual.profiles import PhoneProfile
 from agent.virtual.twin.fit_result import FitResult, mean_error
-from agent.virtual.twin.measurements import PhoneMeasurements
 from agent.virtual.twin.offline_model import OfflineModel, WorkloadStep
+from benchmarks.phone_fits.measurements import PhoneMeasurements
 
 _ROUNDS = 6
 

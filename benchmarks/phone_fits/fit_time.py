@@ -10,11 +10,11 @@ import numpy as np
 from agent.virtual.engines import EngineModel
 from agent.virtual.physics.step_timing import OpTable, StepTiming, time_step
 from agent.virtual.profiles import PhoneProfile
-from agent.virtual.twin.core_set_errors import leave_out_sets
 from agent.virtual.twin.fit_result import FitResult, leave_out_each, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
-from agent.virtual.twin.measurements import CoreSetRow, PhoneMeasurements, StepRow
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from benchmarks.phone_fits.core_set_errors import leave_out_sets
+from benchmarks.phone_fits.measurements import CoreSetRow, PhoneMeasurements, StepRow
 
 _CORE_SET_WORKLOAD = "emdl-cpuconf"
 _ENGINE = "engine."  # prefix of the paths of engine figures

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Hashable, Sequence
 
 from agent.virtual.twin.fit_result import leave_out_each
-from agent.virtual.twin.measurements import CoreSetRow
+from agent.virtual.twin.simulated_provenance import group_name
+from benchmarks.phone_fits.measurements import CoreSetRow
 
 Errors = dict[str, tuple[float, ...]]
 _GROUPS: dict[str, Callable[[CoreSetRow], Hashable]] = {
@@ -27,7 +28,3 @@ def leave_out_sets(
             errors[group_name(group, kind)] = tuple(found[i] for i in chosen)
             weights[group_name(group, kind)] = tuple(rows[i].weight for i in chosen)
     return errors, weights
-
-
-def group_name(group: str, kind: str) -> str:
-    return f"{group}, {kind}"

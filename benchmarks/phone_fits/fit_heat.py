@@ -16,8 +16,8 @@ import numpy as np
 from agent.virtual.profiles import FittedBlock, PhoneProfile
 from agent.virtual.twin.fit_result import FitResult
 from agent.virtual.twin.least_squares import Prior, Values
-from agent.virtual.twin.measurements import PhoneMeasurements
 from agent.virtual.twin.offline_model import OfflineModel, bind_workload
+from benchmarks.phone_fits.measurements import PhoneMeasurements
 
 Trace = Sequence[tuple[float, float]]
 # Priors: a phone of 173 g in still air; a policy that acts near the die.

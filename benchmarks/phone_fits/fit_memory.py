@@ -8,8 +8,8 @@ from agent.virtual.engines import EngineModel
 from agent.virtual.physics.memory_pressure import peak_memory_kb
 from agent.virtual.twin.fit_result import FitResult, leave_out, mean_error
 from agent.virtual.twin.least_squares import Array, Prior, Values, solve_least_squares
-from agent.virtual.twin.measurements import MemoryRow, PhoneMeasurements
 from agent.virtual.twin.offline_model import bind_workload
+from benchmarks.phone_fits.measurements import MemoryRow, PhoneMeasurements
 
 PRIORS = {
     "memory_base_mb": Prior(60.0, 0.4),

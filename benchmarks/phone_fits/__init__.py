@@ -1,0 +1,1 @@
+"""Fits the project's own phones to published measurements; `farm virtual calibrate` fits yours."""
