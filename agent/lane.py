@@ -5,7 +5,7 @@ restored.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from agent.phone.phone_memory import save_phone_memory
 from agent.phone.phone_snapshot import record_snapshot, snapshot_command
 from agent.phone.phone_waits import PhoneWaits
 from agent.phone.runner_install import install_runner
-from agent.phone.shell_command import parse_complete_nodes
+from agent.phone.shell_command import ShellResult, parse_complete_nodes
 from agent.phone.shell_link import LINK_LOST
 from agent.prepare.charge import charge_battery
 from agent.prepare.cooldown import cool_again, cool_down
@@ -109,7 +109,7 @@ class _Lane:
                 show = self.context.status.show_snapshot
                 is_stale |= charge_battery(phone, job.condition, self.waits.sleep, show, snapshot)
             with stage(Stage.QUIESCE):
-                quiesce(phone, self.session.journal, () if is_stale else taken.answers[1:])
+                self._quiesce(() if is_stale else taken.answers[1:])
             with stage(Stage.PREPARE):
                 probe, spec = self._prepare(runner, cores)
             with stage(Stage.COOL):
@@ -139,6 +139,10 @@ class _Lane:
             elif self.rounds is not None:
                 self.rounds.learn_from_run()
             save_phone_memory(self.context.state_dir, phone.facts.serial, phone.memory)
+
+    def _quiesce(self, answers: Sequence[ShellResult]) -> None:
+        refused = quiesce(self.phone, self.session.journal, answers)
+        self.applied = self.applied.model_copy(update={"refused": refused})
 
     def _prepare(self, runner: str, cores: CoreSet) -> tuple[RunProbe, LaunchSpec]:
         probe = build_run_probe(self.phone, cores, self.applied, self.boot_id or "")
@@ -191,6 +195,10 @@ class _Lane:
         host_s = (least_s, host_clock_s() - self.launched_s[0])
         snapshots = (before, probe.parse_snapshot(nodes))
         memory = phone.memory
+        views = ViewsAroundRun(self.view_before, read_shell_view(phone))
+        screen = tuple(filter(None, (views.before.wakefulness, views.after.wakefulness)))
+        seen = {"screen": screen, "locked": views.before.locked}
+        self.applied = self.applied.model_copy(update=seen)
         agent = AgentObservations(
             affinity=self.affinity,
             canaries=self.canaries,
@@ -198,7 +206,8 @@ class _Lane:
             remembered_idle_w={memory.idle_meter: memory.idle_w},
             rails=rails,
             resting_rails_w=self.resting_rails_w,
-            views=ViewsAroundRun(self.view_before, read_shell_view(phone)),
+            views=views,
+            refused=self.applied.refused,
             usual_limits_khz=memory.limits_khz,
             earlier_unrest=memory.unrest.get(self._clocks_name, ()),
             temp_step_c=memory.temp_step_c,

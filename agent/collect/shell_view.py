@@ -1,4 +1,4 @@
-"""ShellView: what the shell of an unrooted phone sees of heat and of other work around a run.
+"""ShellView: what the shell sees of screen, heat and other work around a run.
 
 Thermal status, headroom and Samsung's siop level come from the vendor's software and may be wrong
 or missing: a Galaxy S24+ that was capped at 1.8 of 3.2 GHz had status 0, and a Xiaomi 12 gives no
@@ -10,7 +10,7 @@ Headroom is computed as Android does: 1 at the threshold of severe throttling, 0
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
@@ -25,8 +25,15 @@ _COMMANDS = (
     ShellCommand(["getprop", SIOP_LEVEL]),
     ShellCommand(["ps", "-A", "-o", "UID,TIME+"]),
     ShellCommand(["dumpsys", "power"]),
+    ShellCommand(["dumpsys", "window", "policy"]),
     ShellCommand(["cat", UPTIME]),
 )
+_SCREEN_ONLY = 3  # the first of those commands that a rooted phone needs
+AWAKE = "Awake"
+_WAKEFULNESS = re.compile(r"^\s*mWakefulness=([A-Za-z]{1,20})\b", re.MULTILINE)
+_SLEPT = re.compile(r"mLastSleepTime=(\d{1,15}) \(", re.ASCII)
+# Of the lock screen's delegate since Android 7; of the window policy before.
+_LOCKED = re.compile(r"(?:KeyguardServiceDelegate\s+showing|mShowingLockscreen)=(true|false)\b")
 # By the power manager's clock, which stops while the phone is suspended.
 _USED = re.compile(
     r"(?:mLastWakeTime|[lL]astUserActivityTime(?:\(\w{0,20}\))?)=(\d{1,15}) \((\d{1,15}) ms ago\)",
@@ -59,6 +66,9 @@ class ShellView:
     cpu_s: Mapping[int, float] = field(default_factory=dict)  # by uid, of living processes
     used_ms: int | None = None  # when the phone was last woken or touched, by its own clock
     used_ago_s: float = 0.0
+    wakefulness: str = ""  # as the power manager calls it; empty where it is not shown
+    slept_ms: int | None = None  # when the phone last fell asleep, by the clock of used_ms
+    locked: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,19 @@ class ViewsAroundRun:
         """The share of the way to severe throttling that was used up."""
         known = [view.headroom for view in (self.before, self.after) if view.headroom is not None]
         return max(known, default=None)
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the screen was off before the run and after it."""
+        return all(view.wakefulness not in {"", AWAKE} for view in (self.before, self.after))
+
+    @property
+    def fell_asleep(self) -> bool:
+        """Whether the screen went off between the views."""
+        before, after = self.before, self.after
+        if before.wakefulness != AWAKE or not after.wakefulness:
+            return False
+        return after.wakefulness != AWAKE or (after.slept_ms or 0) > (before.slept_ms or 0)
 
     @property
     def used_at_s(self) -> float | None:
@@ -110,18 +133,36 @@ NO_VIEWS = ViewsAroundRun()
 
 
 def read_shell_view(phone: Phone) -> ShellView:
-    """Look at a phone; a rooted phone and a computer show more by their nodes."""
+    """Look at a phone; a rooted phone shows all but its screen by nodes, a computer everything."""
     provenance = phone.facts.provenance
     source = provenance.time.source if provenance and provenance.time else None
-    if phone.facts.rooted or source is Source.HOST:
+    if source is Source.HOST:
         return ShellView()
-    *texts, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
+    if phone.facts.rooted:
+        power, window, _ = (each.text for each in phone.shell_batch(_COMMANDS[_SCREEN_ONLY:]))
+        return parse_screen(power, window)
+    *texts, window, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
     try:
         t_s = phone.parse_uptime(uptime)
     except PhoneTrouble:
         t_s = None
     thermal, siop, processes, power = texts
-    return parse_view(thermal, siop, processes, power, t_s)
+    view = parse_view(thermal, siop, processes, power, t_s)
+    screen = parse_screen(power, window)
+    return replace(
+        view, wakefulness=screen.wakefulness, slept_ms=screen.slept_ms, locked=screen.locked
+    )
+
+
+def parse_screen(power: str, window: str) -> ShellView:
+    """Parse what the dumps of power and window manager say about screen and lock."""
+    wakefulness, slept = _WAKEFULNESS.search(power), _SLEPT.search(power)
+    locked = _LOCKED.search(window)
+    return ShellView(
+        wakefulness=wakefulness[1] if wakefulness else "",
+        slept_ms=int(slept[1]) if slept else None,
+        locked=locked[1] == "true" if locked else None,
+    )
 
 
 def parse_view(thermal: str, siop: str, processes: str, power: str, t_s: float | None) -> ShellView:

@@ -72,6 +72,7 @@ class AgentObservations:
     rails: Sequence[RailTotals] = ()  # of the power statistics, during the run
     resting_rails_w: float | None = None
     views: ViewsAroundRun = NO_VIEWS
+    refused: Sequence[str] = ()  # settings that the phone did not accept
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)  # highest so far, by policy
     earlier_unrest: Sequence[float] = ()  # the largest changes of the steps within earlier runs
     temp_step_c: float | None = None  # smallest change of the CPU temperature in earlier runs
@@ -123,6 +124,7 @@ class RunObservation:
     throttled_after_s: float | None = None
     series: Mapping[str, Series] = field(default_factory=dict)
     views: ViewsAroundRun = NO_VIEWS
+    refused: Sequence[str] = ()
     limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
     earlier_unrest: Sequence[float] = ()
@@ -234,6 +236,7 @@ def observe(
         canaries=agent.canaries,
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
         views=agent.views,
+        refused=agent.refused,
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
         earlier_unrest=agent.earlier_unrest,

@@ -1,4 +1,4 @@
-"""Rules of the verdict on what happened around the work: memory clocks, apps. Pure."""
+"""Rules of the verdict on what happened around the work: memory clocks, apps, screen. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
@@ -7,6 +7,7 @@ from statistics import median
 from agent.collect.readings import NodeValue
 from agent.collect.run_probe import FOREGROUND
 from agent.judge.run_observation import RunObservation
+from agent.phone.vendor_switches import vendor_switches
 from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import Reason, ReasonCode
 from workloads.text import safe_text
@@ -16,6 +17,7 @@ LOWERED_MIN = 0.05  # of the usual clock
 LOWERED_PARTS_MIN = 2  # in a row
 SHOWN_READINGS_MIN = 2
 USED_SLACK_S = 1.0  # the two clocks are read one after the other
+NAMES_MAX = 100
 LIST_TEXT_MAX = 1000  # a longer list of processes may be cut off
 
 
@@ -77,6 +79,26 @@ def check_phone_used(run: RunObservation) -> Iterator[Reason]:
     start_s, end_s = (moment_ns / 1e9 for moment_ns in run.span)
     if used_at_s is not None and start_s - USED_SLACK_S <= used_at_s <= end_s + USED_SLACK_S:
         yield Reason.suspect(ReasonCode.PHONE_USED, at_s=max(0.0, used_at_s - start_s))
+
+
+def check_wakefulness(run: RunObservation) -> Iterator[Reason]:
+    """The screen stayed on, as the agent left it; phones lower their clocks when it goes off."""
+    if run.views.fell_asleep:
+        yield Reason.suspect(ReasonCode.SCREEN_WENT_OFF)
+    elif run.views.is_asleep:
+        yield Reason.remark(ReasonCode.SCREEN_OFF, wakefulness=run.views.before.wakefulness)
+
+
+def check_refused_settings(run: RunObservation) -> Iterator[Reason]:
+    """The phone accepted every setting; the other rules see the run if it did not."""
+    if run.refused:
+        names = ", ".join(key.split(" ")[-1] for key in run.refused)
+        yield Reason.remark(
+            ReasonCode.SETTING_REFUSED,
+            count=len(run.refused),
+            settings=names if len(names) <= NAMES_MAX else f"{names[:NAMES_MAX]}...",
+            remedy=vendor_switches(run.probe.facts.model).settings,
+        )
 
 
 def parse_processes(value: NodeValue) -> frozenset[int] | None:

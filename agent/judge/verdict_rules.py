@@ -22,6 +22,8 @@ from agent.judge.surroundings_rules import (
     check_bus_clocks,
     check_foreground,
     check_phone_used,
+    check_refused_settings,
+    check_wakefulness,
 )
 from agent.judge.work_rate_rules import (
     check_claimed_speed,
@@ -426,6 +428,8 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_screen,
     check_foreground,
     check_phone_used,
+    check_wakefulness,
+    check_refused_settings,
     check_bus_clocks,
     check_swapping,
     check_vendor_limits,

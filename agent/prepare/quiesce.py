@@ -4,7 +4,7 @@ Settings that have the wanted value already are not touched; all others are rest
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.phone.kernel_nodes import first_number
@@ -17,6 +17,7 @@ from agent.restore.reversible_change import (
     OFF,
     ON,
     UNSET,
+    WAKE_LOCK,
     ChangeKind,
     ReversibleChange,
 )
@@ -83,14 +84,31 @@ _SDK_QUERY = ShellCommand(["getprop", "ro.build.version.sdk"])
 _DEXOPT_QUERY = ShellCommand(["getprop", DEXOPT_PROPERTY])
 _COUNTER_QUERY = ShellCommand(["getprop", COUNTER_PROPERTY])
 _MODE_QUERIES = (_DOZE_QUERY, _DATA_SAVER_QUERY, _SDK_QUERY, _DEXOPT_QUERY, _COUNTER_QUERY)
+_WAKE_QUERIES = (
+    ShellCommand(["sh", "-c", "dumpsys power | grep mWakefulness="]),
+    ShellCommand(["test", "-w", WAKE_LOCK]),
+)
+_WAKE = ShellCommand(["input", "keyevent", "KEYCODE_WAKEUP"])
 
 
 @dataclass(frozen=True)
 class QuietStep:
-    """One change, and the command that makes it."""
+    """One change, the command that makes it, and the value that shows then."""
 
     change: ReversibleChange
     command: ShellCommand
+    wanted: str = ""
+
+    @property
+    def check(self) -> ShellCommand | None:
+        """The command that shows whether the phone obeyed; modes of Android show nothing."""
+        return self.change.check_command()
+
+    def is_refused(self, result: ShellResult, shown: ShellResult | None) -> bool:
+        """Whether the phone kept its old value, whatever the command printed."""
+        if shown is None or shown.status != 0:
+            return result.status != 0
+        return self.change.shown_value(shown.text) != self.wanted
 
 
 def quiet_settings(address: str) -> tuple[QuietSetting, ...]:
@@ -104,24 +122,48 @@ def quiet_queries(phone: Phone) -> list[ShellCommand]:
     queries = [ShellCommand(["settings", "list", namespace]) for namespace in _NAMESPACES]
     charging = phone.facts.charging
     switch = [ShellCommand(["cat", charging.path])] if charging is not None else []
-    return [*queries, *_MODE_QUERIES, *switch]
+    return [*queries, *_MODE_QUERIES, *_WAKE_QUERIES, *switch]
 
 
-def quiesce(phone: Phone, journal: RestoreJournal, answers: Sequence[ShellResult] = ()) -> None:
-    """Make the phone quiet, and stop charging last; `answers` are those to quiet_queries."""
+def quiesce(
+    phone: Phone, journal: RestoreJournal, answers: Sequence[ShellResult] = ()
+) -> tuple[str, ...]:
+    """Wake the phone, make it quiet, and stop charging last; return the settings that it refused.
+
+    `answers` are those to quiet_queries. Every change is read back: several vendors refuse changes
+    by adb until a switch of theirs is set, and some of their commands fail without a status.
+    """
     results = answers or phone.shell_batch(quiet_queries(phone))
     charging = phone.facts.charging
-    modes = results[len(_NAMESPACES) : len(_NAMESPACES) + len(_MODE_QUERIES)]
-    steps = [*_setting_steps(phone, results[: len(_NAMESPACES)]), *_mode_steps(phone, *modes)]
+    lists, rest = results[: len(_NAMESPACES)], results[len(_NAMESPACES) :]
+    modes, rest = rest[: len(_MODE_QUERIES)], rest[len(_MODE_QUERIES) :]
+    wakefulness, lock = rest[: len(_WAKE_QUERIES)]
+    steps = [*_setting_steps(phone, lists), *_mode_steps(phone, *modes)]
+    if phone.facts.rooted and lock.status == 0:  # a phone whose charger is cut may go to sleep
+        steps.append(_mode_step("wake-lock", ON))
     if charging is not None:
         steps += charging_steps(charging, results[-1].text.strip())
-    if not steps:
-        return
+    is_asleep = "mWakefulness=" in wakefulness.text and "=Awake" not in wakefulness.text
+    wake = [_WAKE] if is_asleep else []
+    if not steps and not wake:
+        return ()
     journal.record_changes([step.change for step in steps])
-    results = phone.shell_batch([step.command for step in steps])
-    for step, result in zip(steps, results, strict=True):
+    checks = {check.line(): check for step in steps if (check := step.check) is not None}
+    commands = [*wake, *(step.command for step in steps), *checks.values()]
+    results = phone.shell_batch(commands)[len(wake) :]
+    shown = dict(zip(checks, results[len(steps) :], strict=True))
+    return tuple(_refused_keys(steps, results, shown))
+
+
+def _refused_keys(
+    steps: Sequence[QuietStep], results: Sequence[ShellResult], shown: Mapping[str, ShellResult]
+) -> Iterator[str]:
+    for step, result in zip(steps, results, strict=False):
         if result.status != 0 and step.change.kind is ChangeKind.NODE:
             raise ShellFailed(f"charging cannot be stopped: {safe_text(result.text, 80)}")
+        check = step.check
+        if step.is_refused(result, shown[check.line()] if check is not None else None):
+            yield step.change.key
 
 
 def _setting_steps(phone: Phone, lists: Sequence[ShellResult]) -> Iterator[QuietStep]:
@@ -137,7 +179,7 @@ def _setting_steps(phone: Phone, lists: Sequence[ShellResult]) -> Iterator[Quiet
         old = values.get(setting.key, UNSET)
         if old != setting.value:
             change = ReversibleChange(kind=ChangeKind.SETTING, key=setting.key, old=old)
-            yield QuietStep(change, setting.put_command())
+            yield QuietStep(change, setting.put_command(), setting.value)
 
 
 def check_framework(lists: Sequence[ShellResult]) -> None:
@@ -159,7 +201,8 @@ def charging_steps(charging: ChargingSwitch, present: str) -> Iterator[QuietStep
     is_level = charging.on == LEVEL_FULL and re.fullmatch("[0-9]{1,3}", present) is not None
     if present == charging.on or (is_level and present != charging.off):
         change = ReversibleChange(kind=ChangeKind.NODE, key=charging.path, old=present)
-        yield QuietStep(change, write_node_command(charging.path, charging.off))
+        command = write_node_command(charging.path, charging.off)
+        yield QuietStep(change, command, charging.off)
 
 
 def _mode_steps(
@@ -185,7 +228,7 @@ def _mode_steps(
 def _property_step(name: str, shown: ShellResult, wanted: str) -> QuietStep:
     old = safe_text(shown.text, 40)
     change = ReversibleChange(kind=ChangeKind.PROPERTY, key=f"property {name}", old=old)
-    return QuietStep(change, ShellCommand(["setprop", name, wanted]))
+    return QuietStep(change, ShellCommand(["setprop", name, wanted]), wanted)
 
 
 def _mode_step(name: str, wanted: str) -> QuietStep:

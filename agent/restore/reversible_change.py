@@ -14,6 +14,7 @@ from workloads.protocol.base import WireModel
 
 AIRPLANE = "global airplane_mode_on"  # the radios react to a command, not to the setting
 ON, OFF = "on", "off"
+WAKE_LOCK = "/sys/power/wake_lock"  # root may keep the phone awake by a name in it
 UNSET = "null"  # what `settings get` prints for a setting that was never written
 
 
@@ -36,6 +37,11 @@ FRAMEWORK_MODES: dict[str, dict[str, list[str]]] = {
     "doze": {ON: ["dumpsys", "deviceidle", "enable"], OFF: ["dumpsys", "deviceidle", "disable"]},
     "data-saver": {ON: [*_SAVER, "true"], OFF: [*_SAVER, "false"]},
     "dexopt": {ON: [*_DEXOPT, "--enable"], OFF: [*_DEXOPT, "--disable"]},
+    # Releasing it twice is no failure.
+    "wake-lock": {
+        ON: ["sh", "-c", f"echo farmhand >{WAKE_LOCK}"],
+        OFF: ["sh", "-c", "echo farmhand >/sys/power/wake_unlock 2>/dev/null || :"],
+    },
 }
 _KEY_PATTERNS: dict[ChangeKind, re.Pattern[str]] = {
     ChangeKind.SETTING: re.compile(r"(global|system|secure) [a-z0-9_.]{1,64}"),

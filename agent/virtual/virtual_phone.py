@@ -100,6 +100,10 @@ class VirtualPhone:
         self.claims = RunnerClaims()
         self.touched_at = 0.0  # when a person last used the phone, in seconds since its boot
         self.lit_brightness: int | None = None  # of a screen that a person switched on
+        self.is_awake = False  # as in a drawer, until a key event wakes it
+        self.slept_at = 0.0
+        self.refuses_adb = False  # settings and key events, as phones of several vendors do
+        self.wake_locks: set[str] = set()
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )
@@ -243,6 +247,8 @@ class VirtualPhone:
         self.properties = boot_properties(self.profile, self.serial)
         self.settings = boot_settings()
         self.battery_overrides.clear()
+        self.is_awake = False
+        self.wake_locks.clear()
         self.framework_modes = {"doze": True, "data_saver": False, "dexopt": True}
         self.adbd_uid = SHELL
         self.processes.boot(self.profile.services)
@@ -272,6 +278,12 @@ class VirtualPhone:
         add_rail_nodes(tree, self.soc)
         tree.add_node(f"{_PANEL}/brightness", live_number_node(self._brightness))
         tree.add_node(f"{_PANEL}/max_brightness", constant_node("255\n"))
+        for name, change in (
+            ("wake_lock", self.wake_locks.add),
+            ("wake_unlock", self.wake_locks.discard),
+        ):
+            node = live_node(lambda: " ".join(sorted(self.wake_locks)) + "\n", change, 0o660)
+            tree.add_node(f"/sys/power/{name}", node)
         sources = ProcSources(
             self.soc, self.processes, self.uptime, lambda: self.boot_id, self.mem_available_kb
         )
@@ -284,7 +296,7 @@ class VirtualPhone:
             deny_to_shell(tree)
 
     def _brightness(self) -> int:
-        text = self.settings["system"].get("screen_brightness", "0")
+        text = self.settings["system"].get("screen_brightness", "0") if self.is_awake else "0"
         return self.lit_brightness or (int(text) if text.isdecimal() else 0)
 
     def _journal_process(self, event: JournalEvent, process: Process) -> None:

@@ -199,6 +199,9 @@ def _attempt_lines(item: "AttemptReport") -> Iterator[str]:
     )
     if applied.mask:
         yield f"    cores {applied.mask} ({applied.threads} threads); {clocks or 'clocks free'}"
+    if applied.screen:
+        lock = {True: ", locked", False: ", not locked", None: ""}[applied.locked]
+        yield f"    screen {' to '.join(dict.fromkeys(applied.screen))}{lock}"
     for stage, seconds in report.stage_seconds.items():
         yield f"    {stage:<14}{seconds:8.2f} s"
     yield from _problem_lines(item)

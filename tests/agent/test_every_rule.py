@@ -123,6 +123,16 @@ DEMOS = {
         FREE,
         profile="samsung-s23-ultra:stock",
     ),
+    "check_wakefulness": Demo(
+        ReasonCode.SCREEN_WENT_OFF, Validity.SUSPECT, {"kind": "screen_off", "at": "run@50%"}
+    ),
+    "check_refused_settings": Demo(
+        ReasonCode.SETTING_REFUSED,
+        Validity.VALID,
+        {"kind": "refuse_settings"},
+        FREE,
+        profile="xiaomi-mi-9:stock",
+    ),
     "check_bus_clocks": Demo(
         ReasonCode.BUS_CLOCK_LOWERED,
         Validity.SUSPECT,

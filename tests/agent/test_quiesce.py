@@ -160,3 +160,37 @@ def test_a_charged_phone_does_not_wait() -> None:
     assert not is_charged(low, low, CONDITION)
     assert not is_charged(low, BatteryLevel(900, 30), CONDITION)
     assert is_charged(low, BatteryLevel(900, 31), CONDITION)
+
+
+def test_a_sleeping_phone_is_woken_and_root_keeps_it_awake(lane_harness: LaneHarness) -> None:
+    report = lane_harness.run_attempt()
+    assert_valid(report)
+    assert report.applied.screen == ("Awake", "Awake")
+    assert (report.applied.locked, report.applied.refused) == (False, ())
+    locks = [
+        event["new"].split()
+        for event in lane_harness.events("sysfs_write")
+        if event["path"].startswith("/sys/power/wake_")
+    ]
+    assert locks == [["farmhand"], []]
+    lane_harness.verify_recovery()
+
+
+def test_a_phone_that_refuses_settings_runs_and_names_its_vendors_switch(
+    adb: AdbServer, context: LaneContext, tmp_path: Path
+) -> None:
+    """Xiaomi's phones neither change settings nor wake up until a switch is set."""
+    with open_lane_harness(adb, context, tmp_path, "xiaomi-mi-9:stock") as harness:
+        harness.inject("refuse_settings")
+        report = run_attempt(
+            a_job(harness.phone.facts.serial, freq="free", start_temp_max_c=None),
+            harness.phone,
+            context,
+        ).report
+    assert report.restore_error is None
+    assert "global stay_on_while_plugged_in" in report.applied.refused
+    assert report.applied.screen == ("Asleep", "Asleep")
+    assert_reason(report, Validity.VALID, ReasonCode.SCREEN_OFF)
+    assert_reason(report, Validity.VALID, ReasonCode.SETTING_REFUSED)
+    assert report.verdict is not None
+    assert "USB debugging (Security settings)" in report.verdict.text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.collect.shell_view import ShellView, ViewsAroundRun, parse_view
+from agent.collect.shell_view import ShellView, ViewsAroundRun, parse_screen, parse_view
 from agent.judge.verdict_rules import judge
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
@@ -81,6 +81,26 @@ def test_damaged_texts_never_raise_and_give_nothing_absurd(data: st.DataObject) 
     assert view.siop_level is None or abs(view.siop_level) < 1000
     assert all(cpu_s >= 0 for cpu_s in view.cpu_s.values())
     assert view.used_ms is None or 0 <= view.used_ms < 10**15
+
+
+def test_the_screen_of_android_7_to_16() -> None:
+    window = "    KeyguardServiceDelegate\n      showing={}\n      showingAndNotOccluded=true\n"
+    awake = parse_screen(f"  mWakefulness=Awake\n{POWER}", window.format("false"))
+    asleep = parse_screen("  mWakefulness=Dozing\n", window.format("true"))
+    assert (awake.wakefulness, awake.slept_ms, awake.locked) == ("Awake", 931628, False)
+    assert (asleep.wakefulness, asleep.locked) == ("Dozing", True)
+    assert parse_screen("", "") == ShellView()
+    pressed = replace(awake, slept_ms=940000)  # off and on again
+    for before, after, is_asleep, fell_asleep in (
+        (awake, awake, False, False),
+        (asleep, asleep, True, False),
+        (awake, asleep, False, True),
+        (awake, pressed, False, True),
+        (asleep, awake, False, False),
+        (ShellView(), asleep, False, False),
+    ):
+        around = ViewsAroundRun(before, after)
+        assert (around.is_asleep, around.fell_asleep) == (is_asleep, fell_asleep)
 
 
 def test_a_phone_that_is_touched_says_when() -> None:

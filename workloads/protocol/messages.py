@@ -167,6 +167,13 @@ class AppliedCondition(WireModel):
     clocks_khz: Clocks = Field(default_factory=dict, description="by policy")
     gpu_khz: int | None = Field(default=None, ge=0, le=10**9)
     threads: int = 0
+    screen: tuple[str, ...] = Field(
+        default=(), max_length=2, description="wakefulness before and after the run; empty: unknown"
+    )
+    locked: bool | None = Field(default=None, description="whether the lock screen was shown")
+    refused: tuple[str, ...] = Field(
+        default=(), max_length=40, description="settings that the phone did not accept"
+    )
 
     @property
     def clock_ghz(self) -> str:

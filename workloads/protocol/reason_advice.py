@@ -72,6 +72,10 @@ REASON_ADVICE = {
     "canary_failed": "Run `farm phone check`; it tests the runner on this phone.",
     "phone_clock_wrong": "Restart the phone; if it recurs, its times cannot be compared.",
     "screen_lit": "Do not use the phone during runs, and disable what switches its screen on.",
+    "screen_went_off": "Nothing: the run is repeated. If it recurs, lengthen the screen timeout.",
+    "screen_off": "Press the power button once; if it refuses to be woken, see its vendor in "
+    "docs/howto/vendors.md.",
+    "setting_refused": "Turn on the switch that the remark names; docs/howto/vendors.md shows it.",
     "gpu_shared": "Stop or remove the app that uses the GPU.",
     "gpu_clock_lowered": "Let the phone cool longer, and switch power saving off.",
     "time_mismatch": "Check the external program; its times cannot be right.",

@@ -80,6 +80,9 @@ class ReasonCode(StrEnum):
     OWN_CORES_SHARED = "own_cores_shared"
     CHARGED = "charged"
     SCREEN_LIT = "screen_lit"
+    SCREEN_WENT_OFF = "screen_went_off"
+    SCREEN_OFF = "screen_off"
+    SETTING_REFUSED = "setting_refused"
     GPU_SHARED = "gpu_shared"
     BUS_CLOCK_LOWERED = "bus_clock_lowered"
     FOREGROUND_CHANGED = "foreground_changed"
@@ -219,6 +222,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
         "the screen was lit: its brightness was {brightness:.0%} of the highest, "
         "{at_s:.1f} s after the start"
     ),
+    ReasonCode.SCREEN_WENT_OFF: "the screen went off during the run",
+    ReasonCode.SCREEN_OFF: "the screen was off ({wakefulness}): phones lower clocks then",
+    ReasonCode.SETTING_REFUSED: "the phone refused {count} settings ({settings}): {remedy}",
     ReasonCode.BUS_CLOCK_LOWERED: (
         "the memory clock {name} was {change:+.0%} from its usual one for {share:.0%} of the run"
     ),
@@ -408,6 +414,7 @@ OF_THE_MOMENT = frozenset(
         *(ReasonCode.OTHER_CORES_BUSY, ReasonCode.OWN_CORES_SHARED, ReasonCode.OTHER_APPS_BUSY),
         *(ReasonCode.SCREEN_LIT, ReasonCode.GPU_SHARED, ReasonCode.BUS_CLOCK_LOWERED),
         *(ReasonCode.FOREGROUND_CHANGED, ReasonCode.PHONE_USED, ReasonCode.SWAPPED),
+        ReasonCode.SCREEN_WENT_OFF,
         *(ReasonCode.POWER_CHANGED, ReasonCode.CANARY_CHANGED),
     }
 )

@@ -8,6 +8,7 @@ from agent.virtual.event_journal import JournalEvent
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, encode
 
 _NAMESPACES = ("global", "system", "secure")
+_DENIED = "java.lang.SecurityException: Permission denial: {} requires:android.permission.{}"
 
 
 def settings(call: CommandCall) -> int:
@@ -18,6 +19,8 @@ def settings(call: CommandCall) -> int:
         return call.fail("usage: settings get|put|delete|list global|system|secure NAME", 255)
     verb, namespace, rest = words[0], call.phone.settings[words[1]], words[2:]
     match verb, rest:
+        case "put" | "delete", _ if call.phone.refuses_adb and call.uid != 0:
+            return call.fail(_DENIED.format("writing to settings", "WRITE_SECURE_SETTINGS"), 255)
         case "get", [name, *_]:
             call.print(namespace.get(name, "null") + "\n")
         case "put", [name, value, *_]:
@@ -50,6 +53,8 @@ def cmd(call: CommandCall) -> "int | Awaitable[int]":
             )
         case ["package", *rest]:
             return pm(CommandCall(["pm", *rest], call.shell, call.process, call.streams))
+        case ["connectivity", "airplane-mode", _] if call.phone.refuses_adb and call.uid != 0:
+            return call.fail(_DENIED.format("airplane mode", "NETWORK_SETTINGS"), 255)
         case ["connectivity", "airplane-mode", state]:
             call.phone.settings["global"]["airplane_mode_on"] = str(int(state == "enable"))
         case ["power", *rest]:
@@ -83,6 +88,19 @@ def power(call: CommandCall) -> int:
             call.print("Power manager (power) commands:\n" + "".join(f"  {v}\n" for v in verbs))
         case _:
             return call.fail("Unknown command", 255)
+    return 0
+
+
+def input_(call: CommandCall) -> int:
+    """Handle `input keyevent`, of which only the keys for the screen have an effect."""
+    phone = call.phone
+    if phone.refuses_adb and call.uid != 0:
+        return call.fail(_DENIED.format("Injecting input events", "INJECT_EVENTS"), 255)
+    match call.argv[1:]:
+        case ["keyevent", "KEYCODE_WAKEUP" | "224"]:
+            phone.is_awake, phone.touched_at = True, phone.uptime()
+        case ["keyevent", "KEYCODE_SLEEP" | "223"]:
+            phone.is_awake, phone.slept_at = False, phone.uptime()
     return 0
 
 
@@ -121,4 +139,5 @@ def pm(call: CommandCall) -> "int | Awaitable[int]":
 
 ANDROID_COMMANDS: dict[str, CommandFunction] = {
     **by_name(cmd, dumpsys, lshal, pm, settings),
+    "input": input_,
 }

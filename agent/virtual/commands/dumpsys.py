@@ -39,6 +39,9 @@ def dumpsys(call: CommandCall) -> int:
             call.print(_handle_deviceidle(call.phone, verb))
         case ["power", *_]:
             call.print(_power_text(call.phone))
+        case ["window", "policy"]:
+            call.print("WINDOW MANAGER POLICY STATE\n    KeyguardServiceDelegate\n")
+            call.print(f"      showing={str(not call.phone.is_awake).lower()}\n")
         case ["thermalservice"]:
             call.print(_thermal_text(call.phone))
         case [service, *arguments] if service == AIDL_SERVICE and has_power_stats(
@@ -60,9 +63,12 @@ def dumpsys(call: CommandCall) -> int:
 
 def _power_text(phone: VirtualPhone) -> str:
     """Return when the phone was last woken and used, in ms since its boot."""
-    now_ms, used_ms = round(1000 * phone.uptime()), round(1000 * phone.touched_at)
+    moments = (phone.uptime(), phone.touched_at, phone.slept_at)
+    now_ms, used_ms, slept_ms = (round(1000 * moment) for moment in moments)
+    state, display = ("Awake", "ON") if phone.is_awake else ("Asleep", "OFF")
     return (
-        "POWER MANAGER (dumpsys power)\n\nDisplay Power: state=ON\n  mWakefulness=Awake\n"
+        f"POWER MANAGER (dumpsys power)\n\nDisplay Power: state={display}\n"
+        f"  mWakefulness={state}\n  mLastSleepTime={slept_ms} ({now_ms - slept_ms} ms ago)\n"
         f"  mLastWakeTime={used_ms} ({now_ms - used_ms} ms ago)\n"
         f"  mLastUserActivityTime={used_ms} ({now_ms - used_ms} ms ago)\n"
     )

@@ -151,6 +151,23 @@ class DiskFull(ChangeFault):
 
 
 @dataclass(eq=False)
+class RefuseSettings(ChangeFault):
+    """adb may change no setting and send no key, until a switch of the vendor is set."""
+
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        yield Change(target.phone, "refuses_adb", True)
+
+
+@dataclass(eq=False)
+class ScreenOff(ChangeFault):
+    """The screen goes off, as after a press of the power button."""
+
+    def changes(self, target: InjectionTarget) -> Iterator[Change]:
+        target.phone.slept_at = target.phone.uptime()
+        yield Change(target.phone, "is_awake", False)
+
+
+@dataclass(eq=False)
 class LowMemory(FaultType):
     """The low-memory killer kills processes whose command line matches `command`.
 

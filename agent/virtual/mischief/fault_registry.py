@@ -45,6 +45,8 @@ FAULT_TYPES: dict[str, type[FaultType]] = {
     "never_cools": device_faults.NeverCools,
     "battery_drains": device_faults.BatteryDrains,
     "disk_full": device_faults.DiskFull,
+    "refuse_settings": device_faults.RefuseSettings,
+    "screen_off": device_faults.ScreenOff,
     "low_memory": device_faults.LowMemory,
     "gpu_missing": gpu_faults.GpuMissing,
     "gpu_build_fails": gpu_faults.GpuBuildFails,
