@@ -16,9 +16,10 @@ import numpy as np
 
 from benchmarks.opencl_clblast import clblast_product, operands, tuned_product
 from benchmarks.opencl_submission import compare_submissions
+from benchmarks.peers.engine_comparison import load_average
 from kernels.autotuner import MatmulShape, OpenCLLimits, TunedMatmul
 from kernels.harness.local_runner import LocalRunner, open_runner
-from kernels.harness.matmul_bench import load_average, time_products
+from kernels.harness.matmul_bench import time_products
 from kernels.harness.opencl_device import Device, choose_device
 from kernels.harness.training_bench import MODELS, train_model
 from kernels.tuning_run import SearchTime, tune_missing
@@ -62,10 +63,10 @@ def _compare_products(
     names = ["naive", "tiled_vector"] if shape.n <= NAIVE_UP_TO else []
     contenders = {name: name for name in [*names, "packed"]} | {"best": best.candidate.label}
     times = time_products(runner, shape, contenders, rounds, LAUNCHES)
-    speed = {name: shape.flops / one.wall_s / 1e9 for name, one in times.items()}
+    speed = {name: one.gflops(shape) for name, one in times.items()}
     ragged = MatmulShape(n, n, n)
     one = time_products(runner, ragged, {"": best.candidate.label}, rounds, LAUNCHES)[""]
-    speed["ragged"] = ragged.flops / one.wall_s / 1e9
+    speed["ragged"] = one.gflops(ragged)
     a, b = operands(shape)
     others = {"numpy": _numpy(a, b), "CLBlast": clblast_product(device, a, b)}
     if clblast is not None:
@@ -78,18 +79,15 @@ def _compare_products(
     ratios = ", ".join(
         f"{speed['best'] / speed[name]:.2f} x {name}" for name in speed if name != "best"
     )
-    print(f"n = {shape.n}: GFLOPS by wall time: {listed}; load {load_average():.1f}")
+    print(f"n = {shape.n}: GFLOPS by wall time: {listed}; load {load_average()}")
     print(f"    best ({best.candidate.label}): {ratios}", flush=True)
 
 
 def _train(runner: LocalRunner, name: str, rounds: int) -> None:
     model = train_model(runner, name, rounds)
-    feeds = ", ".join(
-        f"{feed} {1e6 * turns.fastest.step_s:.0f} us ({model.speedup(feed):.1f})"
-        for feed, turns in model.feeds.items()
-    )
-    engine = f"{1e6 * min(model.engine_s):.1f}"
-    print(f"{name}: {feeds}; CPU {engine} us; correct: {model.passed}; load {model.load:.1f}")
+    feeds = ", ".join(f"{feed} {1e6 * model.fastest(feed).step_s:.0f} us" for feed in model.turns)
+    cpu = f"{1e6 * min(model.cpu_turns_s):.1f}"
+    print(f"{name}: {feeds}; CPU {cpu} us; correct: {model.passed}; load {load_average()}")
 
 
 def _numpy(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:

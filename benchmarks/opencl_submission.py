@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from kernels.harness.matmul_bench import load_average
+from benchmarks.peers.engine_comparison import load_average
 from kernels.pocl import runner_environment
 from kernels.runner_builds import runner_for
 from workloads.catalogue import bind, lower
@@ -95,5 +95,5 @@ def _runner_lines(workload: str, best: Mapping[str, SubmittedStep]) -> Iterator[
         note = f"; {step.note}" if step.note else ""
         yield (
             f"{workload}, runner, --submit {mode}: {step.step_us:.1f} us per step{share} "
-            f"({how}); load {load_average():.1f}{note}"
+            f"({how}); load {load_average()}{note}"
         )

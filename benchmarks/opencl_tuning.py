@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Sequence
 
+from benchmarks.peers.engine_comparison import load_average
 from kernels.autotuner import (
     CandidateTimer,
     MatmulCandidate,
@@ -21,7 +22,6 @@ from kernels.autotuner import (
     all_candidates,
 )
 from kernels.harness.local_runner import open_runner
-from kernels.harness.matmul_bench import load_average
 from kernels.harness.opencl_device import choose_device
 from kernels.tuning_run import SearchTime, candidate_timer, tune_missing
 
@@ -54,7 +54,7 @@ def main() -> None:
         finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
         final = timer([*{*finalists, found.candidate}], PATIENCE)
     best = min(final, key=final.__getitem__)
-    print(f"{device.facts.label}, {shape.label}; load {load_average():.1f}")
+    print(f"{device.facts.label}, {shape.label}; load {load_average()}")
     print(f"search: {found.candidate.label}, {found.tried} tried in {search_s:.0f} s")
     print(f"all: {best.label}, {len(times)} of {len(candidates)} tried in {all_s:.0f} s")
     slower = final[found.candidate] / final[best] - 1

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.peers.engine_comparison import load_average
 from kernels.autotuner import MatmulShape
 from kernels.harness.local_runner import LocalRunner, open_runner
-from kernels.harness.matmul_bench import VARIANTS, VariantTime, load_average, time_products
+from kernels.harness.matmul_bench import VARIANTS, VariantTime, time_products
 from kernels.harness.opencl_device import Device, choose_device
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "matrix-products.md"
@@ -33,14 +34,14 @@ def time_variants(runner: LocalRunner, n: int, rounds: int, launches: int) -> Ti
     return times
 
 
-def measured_table(device: Device, times: Mapping[int, Times], load: float) -> str:
+def measured_table(device: Device, times: Mapping[int, Times], load: str) -> str:
     """Return device, provenance and speeds as Markdown."""
     facts, largest = device.facts, max(times)
     heads = ["file", "what it does", *(f"n = {n}" for n in times), "times naive", "built with"]
     lines = [
         f"Device: {facts.name} ({facts.kind}), driver {facts.platform} {facts.driver}. "
         "Source: `host`; the speed of a phone's GPU is not known from it.",
-        f"GFLOP/s by wall time, {datetime.now(UTC):%Y-%m-%d}, load {load:.1f}. 'times naive' "
+        f"GFLOP/s by wall time, {datetime.now(UTC):%Y-%m-%d}, load {load}. 'times naive' "
         f"is for n = {largest}; {', '.join(TRANSPOSED)} is measured with a transposed B.",
         "",
         f"| {' | '.join(heads)} |",
@@ -51,7 +52,7 @@ def measured_table(device: Device, times: Mapping[int, Times], load: float) -> s
         file = built.files.split(" ")[-1]
         ratio = times[largest]["naive"].wall_s / built.wall_s
         cells = [f"[`{file}`]({_SOURCES}/{file})", text]
-        cells += [f"{2e-9 * n**3 / times[n][name].wall_s:.1f}" for n in times]
+        cells += [f"{times[n][name].gflops(MatmulShape(n, n, n)):.1f}" for n in times]
         lines.append(f"| {' | '.join([*cells, f'{ratio:.1f}', f'`{built.options}`'])} |")
     return "\n".join(lines) + "\n"
 
@@ -67,10 +68,9 @@ def main() -> None:
     options = parser.parse_args()
     device = choose_device(options.device)
     sizes = [int(size) for size in options.sizes.split(",")]
-    load = load_average()
     with open_runner(device.facts.identity) as runner:
         times = {n: time_variants(runner, n, options.rounds, options.launches) for n in sizes}
-    table = measured_table(device, times, max(load, load_average()))
+    table = measured_table(device, times, load_average())
     print(table)
     if options.write:
         page = PAGE.read_text()

@@ -6,6 +6,7 @@ OpenCL times on a CPU do not predict those of a phone's GPU; every table states 
 import json
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,11 @@ from workloads.protocol.faults import InvalidRequest
 if TYPE_CHECKING:
     from kernels.autotuner import MatmulShape
     from kernels.harness.kernel_check import CheckedLaunch
-    from kernels.harness.matmul_bench import MatmulRow
+    from kernels.harness.matmul_bench import VariantTime
     from kernels.harness.opencl_device import Device
 
 INTERRUPTED = 130  # exit status after Ctrl-C
+NOT_A_PHONE = "Measured on this computer; this does not predict a phone's GPU."
 FAILED = 5  # exit status: the command finished, and some results are wrong
 
 device_option = click.option(
@@ -187,10 +189,9 @@ def bench(
     tuned: Path | None,
     as_json: bool,
 ) -> None:
-    """Time all matmul variants next to numpy.
+    """Time all matmul variants.
 
-    The table has the study's figures next to this device's, and what each kernel was built
-    from. All sizes take some minutes.
+    The table says what each kernel was built from. All sizes take some minutes.
 
     \b
     Examples:
@@ -198,14 +199,13 @@ def bench(
       farm kernels bench --sizes 256 --tuned phone.tuned
     """
     chosen = choose(device)
-    from kernels.autotuner import MatmulShape, read_tuned
-    from kernels.harness import result_tables
+    from kernels.autotuner import MatmulShape, nearest, read_tuned
     from kernels.harness.local_runner import open_runner
-    from kernels.harness.matmul_bench import bench_matmul
+    from kernels.harness.matmul_bench import VARIANTS, bench_as_json, bench_table, time_products
 
     wanted = read_sizes(sizes)
     winners = [] if tuned is None else read_tuned(tuned, chosen.facts.identity)
-    rows: list[MatmulRow] = []
+    rows: dict[MatmulShape, dict[str, VariantTime]] = {}
     interrupted = False
     with (
         open_runner(chosen.facts.identity) as runner,
@@ -214,15 +214,16 @@ def bench(
         try:
             for n in bar:
                 shape = MatmulShape(n, n, n)
-                rows.append(bench_matmul(runner, shape, rounds, launches, winners))
+                best = nearest(winners, shape)
+                contenders = {name: name for name in VARIANTS}
+                contenders |= {"tuned": best.label} if best else {}
+                rows[shape] = time_products(runner, shape, contenders, rounds, launches)
         except KeyboardInterrupt:  # what was measured until now is printed
             interrupted = True
     if not rows:
         raise click.Abort
-    if as_json:
-        click.echo(json.dumps(result_tables.bench_as_json(chosen.facts, rows)))
-    else:
-        click.echo("\n".join(result_tables.bench_table(chosen.facts, rows)))
+    found = [bench_as_json(shape, times) for shape, times in rows.items()]
+    _print_result(chosen, as_json, {"rows": found}, bench_table(rows))
     if interrupted:
         click.echo(f"interrupted after {len(rows)} of {len(wanted)} sizes", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
@@ -255,9 +256,8 @@ def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
       farm kernels train --models lenet --json
     """
     chosen = choose(device)
-    from kernels.harness import result_tables
-    from kernels.harness.local_runner import open_runner
-    from kernels.harness.training_bench import MODELS, train_model
+    from kernels.harness.local_runner import NAME, open_runner
+    from kernels.harness.training_bench import MODELS, TABLE_HEAD, train_model
 
     wanted = models.split(",")
     if unknown := [name for name in wanted if name not in MODELS]:
@@ -268,10 +268,10 @@ def train(device: str | None, models: str, rounds: int, as_json: bool) -> None:
         click.progressbar(length=rounds * len(wanted), label="training", file=sys.stderr) as bar,
     ):
         trained = [train_model(runner, name, rounds, lambda: bar.update(1)) for name in wanted]
-    if as_json:
-        click.echo(json.dumps(result_tables.training_as_json(chosen.facts, trained)))
-    else:
-        click.echo("\n".join(result_tables.training_table(chosen.facts, trained)))
+    lines = [TABLE_HEAD, *(line for model in trained for line in model.table_lines())]
+    lines.append(f"us, fastest of all turns. The CPU is {NAME} on one thread.")
+    found = [model.as_json() for model in trained]
+    _print_result(chosen, as_json, {"cpu": NAME, "models": found}, lines)
     if wrong := [model.name for model in trained if not model.passed]:
         click.echo(f"wrong: {', '.join(wrong)} did not train like the CPU", err=True)
         raise click.exceptions.Exit(FAILED)
@@ -329,7 +329,6 @@ def tune(
     chosen = choose(device)
     from kernels.autotuner import OpenCLLimits, kernels_digest, tuned_text
     from kernels.harness.local_runner import open_runner
-    from kernels.harness.result_tables import tuned_as_json, tuned_table
     from kernels.tuning_run import SearchTime, read_known, tune_missing
 
     shapes, owner = read_shapes(sizes, transposes), chosen.facts.identity
@@ -350,10 +349,28 @@ def tune(
     chosen_winners = [winners[shape] for shape in shapes]
     if output is not None:
         output.write_text(tuned_text(owner, chosen_winners))
+    found = [
+        asdict(one.shape)
+        | {"variant": one.candidate.variant, "params": dict(one.candidate.params)}
+        | {"gflops": one.gflops, "tried": one.tried}
+        for one in chosen_winners
+    ]
+    lines = [
+        f"{one.shape.label}: {one.candidate.label}: {one.gflops:.1f} GFLOPS, best of {one.tried}"
+        for one in chosen_winners
+    ]
+    _print_result(chosen, as_json, {"sgemm": found}, lines)
+
+
+def _print_result(
+    device: "Device", as_json: bool, found: Mapping[str, object], lines: Iterable[str]
+) -> None:
+    """Print what was measured, as one JSON object or as a table, with the device and a warning."""
     if as_json:
-        click.echo(json.dumps(tuned_as_json(chosen.facts, chosen_winners)))
+        head = {"device": asdict(device.facts), "source": "host", "note": NOT_A_PHONE}
+        click.echo(json.dumps(head | dict(found)))
     else:
-        click.echo("\n".join(tuned_table(chosen.facts, chosen_winners)))
+        click.echo("\n".join([*lines, f"{device.facts.label}. {NOT_A_PHONE}"]))
 
 
 def read_shapes(sizes: str, transposes: str) -> "list[MatmulShape]":

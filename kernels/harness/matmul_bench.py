@@ -1,13 +1,9 @@
-"""Times all variants of the matrix product for square products, next to numpy."""
+"""Times the variants of the matrix product, in turns; the fastest turn of each counts."""
 
-import os
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
-import numpy as np
-
-from kernels.autotuner import MatmulShape, TunedMatmul, nearest
+from kernels.autotuner import MatmulShape
 from kernels.harness.local_runner import LocalRunner
 from workloads.protocol.faults import InvalidRequest
 
@@ -36,57 +32,13 @@ class VariantTime:
     options: str
     digest: str
 
-
-@dataclass(frozen=True)
-class MatmulRow:
-    """One size: the best turn of each variant, and of numpy."""
-
-    shape: MatmulShape
-    times: dict[str, VariantTime]
-    numpy_s: float
-    load: float
-
-    def gflops(self, variant: str) -> float:
+    def gflops(self, shape: MatmulShape) -> float:
         """Speed by wall time, with packing and launching."""
-        return self.shape.flops / self.times[variant].wall_s / 1e9
+        return shape.flops / self.wall_s / 1e9
 
-    def executed_gflops(self, variant: str) -> float:
+    def executed_gflops(self, shape: MatmulShape) -> float:
         """Speed by the clock of the device, execution only."""
-        return self.shape.flops / max(self.times[variant].executed_s, 1e-9) / 1e9
-
-    @property
-    def numpy_gflops(self) -> float:
-        """Speed of numpy with its default number of threads."""
-        return self.shape.flops / self.numpy_s / 1e9
-
-    @property
-    def fastest(self) -> str:
-        """The variant with the shortest wall time."""
-        return min(self.times, key=lambda variant: self.times[variant].wall_s)
-
-    @property
-    def study_ratio(self) -> float:
-        """The ratio of the study: tiled_vector over naive."""
-        return self.times["naive"].wall_s / self.times["tiled_vector"].wall_s
-
-    @property
-    def best_ratio(self) -> float:
-        """The fastest variant over naive."""
-        return self.times["naive"].wall_s / self.times[self.fastest].wall_s
-
-
-def bench_matmul(
-    runner: LocalRunner,
-    shape: MatmulShape,
-    rounds: int,
-    launches: int,
-    tuned: Sequence[TunedMatmul] = (),
-) -> MatmulRow:
-    """Time all variants with their usual parameters, and the best of a tuning file."""
-    best = nearest(tuned, shape)
-    contenders = {name: name for name in VARIANTS} | ({"tuned": best.label} if best else {})
-    times = time_products(runner, shape, contenders, rounds, launches)
-    return MatmulRow(shape, times, _numpy_seconds(shape, rounds), load_average())
+        return shape.flops / max(self.executed_s, 1e-9) / 1e9
 
 
 def time_products(
@@ -109,19 +61,30 @@ def time_products(
     return times
 
 
-def load_average() -> float:
-    """Return the load of this computer over the last minute."""
-    return os.getloadavg()[0]
+def bench_as_json(shape: MatmulShape, times: Mapping[str, VariantTime]) -> dict[str, object]:
+    """Return the times of one size."""
+    speeds = {
+        name: {"gflops": one.gflops(shape), "executed_gflops": one.executed_gflops(shape)}
+        for name, one in times.items()
+    }
+    return {
+        "n": shape.n,
+        "variants": {name: asdict(one) | speeds[name] for name, one in times.items()},
+    }
 
 
-def _numpy_seconds(shape: MatmulShape, rounds: int) -> float:
-    generator = np.random.default_rng(0)
-    a = generator.random((shape.m, shape.k), np.float32)
-    b = generator.random((shape.k, shape.n), np.float32)
-    out = np.empty((shape.m, shape.n), np.float32)
-    best = float("inf")
-    for _ in range(10 * rounds):
-        start = time.perf_counter()
-        np.matmul(a, b, out=out)
-        best = min(best, time.perf_counter() - start)
-    return best
+def bench_table(rows: Mapping[MatmulShape, Mapping[str, VariantTime]]) -> Iterator[str]:
+    """Yield a line per size, and what the kernels of the last one were built from."""
+    *_, last = rows.values()
+    yield f"   n{''.join(f'{name:>13}' for name in last)}{'best x':>8}"
+    for shape, times in rows.items():
+        speeds = "".join(
+            f"{one.gflops(shape):>7.1f}/{one.executed_gflops(shape):<5.1f}"
+            for one in times.values()
+        )
+        best = times["naive"].wall_s / min(one.wall_s for one in times.values())
+        yield f"{shape.n:>4}{speeds}{best:>8.1f}"
+    yield "GFLOPS by wall time / by the clock of the device, fastest of all turns."
+    yield "'best x' is the fastest over naive by wall time."
+    for name, built in last.items():
+        yield f"{name}: {built.files} {built.options} {built.digest}"

@@ -31,11 +31,9 @@ class DeviceFacts:
     driver: str
     kind: str
     units: int
-    clock_mhz: int
     global_bytes: int
     local_bytes: int
     max_group: int
-    images: bool
 
     @property
     def label(self) -> str:
@@ -144,11 +142,9 @@ def _facts(raw: cl.Device) -> DeviceFacts:
         driver=safe_text(raw.driver_version.strip(), 200),
         kind=_kind_of(raw.type),
         units=raw.max_compute_units,
-        clock_mhz=raw.max_clock_frequency,
         global_bytes=raw.global_mem_size,
         local_bytes=raw.local_mem_size,
         max_group=raw.max_work_group_size,
-        images=bool(raw.image_support),
     )
 
 
