@@ -41,7 +41,9 @@ class BatteryGauge:
         volts = round(battery.volts() * 1000) * 1000
         # The shunt has a few milliohms: the last percent of the current is noise.
         noise = crc32(f"{moment:.3f}".encode()) % 2001 / 1000 - 1
-        current = round(battery.gauge_current() * (1 + 0.01 * noise))
+        # A gauge chip averages over its period.
+        more_w = self._soc.surplus_w(moment, battery.profile.gauge_period_s)["board"]
+        current = round(battery.gauge_current(more_w) * (1 + 0.01 * noise))
         return current, volts, round(battery.charge_after(seconds))
 
 

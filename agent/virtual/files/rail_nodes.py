@@ -34,6 +34,7 @@ _ODPM_RAILS: dict[str, tuple[tuple[str, str, dict[str, float]], ...]] = {
     ),
 }
 _INA3221 = "/sys/bus/i2c/drivers/ina3221x"
+_INA3221_S = 2.2e-3  # its conversion of current and voltage, as it is set after power-on
 _INA3221_RAILS = {
     "0-0040/iio:device0": (("VDD_SYS_GPU", ("gpu",)),),
     "0-0041/iio:device1": (
@@ -67,7 +68,7 @@ def odpm_energies_uj(soc: Soc) -> dict[tuple[str, str], int]:
 
 def _chip_energies_uj(soc: Soc, chip: str) -> dict[tuple[str, str], int]:
     soc.update()
-    parts = dict(soc.rails_j)
+    parts = soc.rail_energies_j()
     board = parts.pop("board", 0.0)
     parts["other"] = max(board - fsum(parts.values()), 0.0)
     return {
@@ -90,5 +91,5 @@ def _odpm_text(soc: Soc, chip: str) -> str:
 
 def _milliwatts(soc: Soc, parts: tuple[str, ...]) -> int:
     soc.update()
-    rail_watts = soc.rails_w()
+    rail_watts = soc.rails_w(_INA3221_S)
     return round(1000 * fsum(rail_watts.get(part, 0.0) for part in parts))

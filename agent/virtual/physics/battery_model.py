@@ -29,6 +29,7 @@ class BatteryModel:
         self._open_circuit_v = self.open_circuit_v()
         self.usb_w = 0.0
         self.loss_w = 0.0
+        self._system_w = 0.0
 
     @property
     def percent(self) -> float:
@@ -57,15 +58,18 @@ class BatteryModel:
     def split_power(self, system_w: float) -> None:
         """Split the phone's power between charger and battery."""
         self._open_circuit_v = self.open_circuit_v()
+        self._system_w = system_w
+        self.usb_w, self.power_w = self._split(system_w)
+        self.loss_w = self.amps() ** 2 * self.profile.resistance_ohm + 0.05 * max(-self.power_w, 0)
+
+    def _split(self, system_w: float) -> tuple[float, float]:
+        """Return what the charger supplies, and what the battery does."""
         limit = self.profile.usb_a * self.profile.usb_v if self.charging_allowed else 0.0
         if system_w >= limit or self.is_full:
-            self.usb_w = min(system_w, limit)
-            self.power_w = system_w - self.usb_w
-        else:
-            charging_w = 0.9 * (limit - system_w) * self._charge_acceptance()
-            self.usb_w = system_w + charging_w / 0.9
-            self.power_w = -charging_w
-        self.loss_w = self.amps() ** 2 * self.profile.resistance_ohm + 0.05 * max(-self.power_w, 0)
+            usb_w = min(system_w, limit)
+            return usb_w, system_w - usb_w
+        charging_w = 0.9 * (limit - system_w) * self._charge_acceptance()
+        return system_w + charging_w / 0.9, -charging_w
 
     def advance(self, seconds: float) -> None:
         """Move charge for some seconds at the present power."""
@@ -76,10 +80,11 @@ class BatteryModel:
         moved_uah = self.amps() * 1e6 * seconds / 3600.0
         return min(max(self.charge_uah - moved_uah, 0.0), float(self.profile.capacity_uah))
 
-    def gauge_current(self) -> int:
-        """Return current_now, with the vendor's sign and unit."""
+    def gauge_current(self, more_w: float = 0.0) -> int:
+        """Return current_now, with the vendor's sign and unit; `more_w` than the mean is drawn."""
         scale = 1e6 if self.profile.current_unit == "uA" else 1e3
-        return round(self.amps() * scale * self.profile.discharge_sign)
+        amps = self._split(self._system_w + more_w)[1] / self._open_circuit_v
+        return round(amps * scale * self.profile.discharge_sign)
 
     def _charge_acceptance(self) -> float:
         """Return the share of full charging power: a cell accepts less and less above 85 %."""

@@ -5,11 +5,13 @@ the GPU runs them in that order, so a step of many small kernels takes as long a
 queue them, and the GPU is idle in between.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from agent.virtual.physics.op_power import FIRST_CORE, GPU, MEMORY
 from agent.virtual.physics.step_timing import Array, ComputeSpeed, GpuTimes, OpTable, StepTiming
 from agent.virtual.profiles import GpuProfile
 
@@ -62,7 +64,8 @@ class _Launches(NamedTuple):
 
     per_op: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"
     op_s: Array  # of all kernels of an operation
-    moved_gb: float
+    arithmetic_s: Array
+    moved_gb: Array
 
 
 class GpuModel:
@@ -113,12 +116,20 @@ class GpuModel:
         """Return dynamic and leakage power; an idle GPU is switched off."""
         if self.busy <= 0:
             return 0.0
+        leakage = float(2.0 ** ((die_c - 60.0) / 35.0))
+        return self.dynamic_w(self.busy) + self.profile.leak_w * self._volts * leakage
+
+    def dynamic_w(self, busy: float) -> float:
+        """Return the power of kernels that run for a share of the time."""
+        return self.profile.dyn_w * busy * self.clock_khz / self.ladder[-1] * self._volts**2
+
+    @property
+    def _volts(self) -> float:
+        """The voltage at the present clock, relative to the highest."""
         low, high = self.profile.volts
         span = self.ladder[-1] - self.ladder[0]
         fraction = (self.clock_khz - self.ladder[0]) / span if span else 1.0
-        volts = (low + (high - low) * float(fraction**1.5)) / high
-        dynamic = self.profile.dyn_w * self.busy * self.clock_khz / self.ladder[-1] * volts**2
-        return dynamic + self.profile.leak_w * volts * float(2.0 ** ((die_c - 60.0) / 35.0))
+        return (low + (high - low) * float(fraction**1.5)) / high
 
     # -- steps
 
@@ -159,13 +170,32 @@ class GpuModel:
             total_s,
             speed.scalar_power_share * host_share,
             0.0,
-            (launches.moved_gb + copied_gb) / total_s,
+            (float(launches.moved_gb.sum()) + copied_gb) / total_s,
             serial_share=1.0,
             busy_share=host_share,
             load_s=load_s,
             gpu=times,
         )
         return timing, op_s
+
+    def drawn(
+        self, table: OpTable, settings: GpuSettings, speed: ComputeSpeed
+    ) -> Mapping[str, Array]:
+        """Return what GPU, first core and memory draw while loading and in each operation."""
+        launches = self._launches(table, settings.kernel)
+        waits_s = np.maximum(launches.op_s - launches.arithmetic_s, 0.0)
+        # guessed: a GPU that waits for memory draws as much less as a core that does
+        kernels = launches.arithmetic_s + speed.stalled_power_share * waits_s
+        host_s = launches.per_op * self.profile.enqueue_us * 1e-6 / speed.first_thread_share
+        moved, batch_gb, batch_s = launches.moved_gb, 0.0, 0.0
+        if settings.feed == "copied":
+            moved = moved + table.bytes / 1e9
+            host_s = host_s + table.bytes / (self.profile.copy_gbs * 1e9)
+        elif settings.feed != "preloaded":
+            batch_gb = settings.batch_bytes / 1e9
+            batch_s = batch_gb / self.profile.copy_gbs
+        parts = {GPU: (0.0, kernels), FIRST_CORE: (batch_s, host_s), MEMORY: (batch_gb, moved)}
+        return {part: np.concatenate([[load], ops]) for part, (load, ops) in parts.items()}
 
     def _launches(self, table: OpTable, kernel: str) -> _Launches:
         """Return the kernels of a step; only matrix products depend on the chosen kernel."""
@@ -177,7 +207,7 @@ class GpuModel:
         arithmetic_s = table.flops / (gflops * 1e9 * table.rate_share)
         memory_s = moved / (self.profile.bandwidth_gbs * 1e9)
         op_s = np.maximum(arithmetic_s, memory_s) / self.speed_left + per_op * _KERNEL_START_S
-        return _Launches(per_op, op_s, float(moved.sum()) / 1e9)
+        return _Launches(per_op, op_s, arithmetic_s, moved / 1e9)
 
     def _time_copied(
         self, table: OpTable, launches: _Launches, host: "_Host"

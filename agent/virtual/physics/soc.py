@@ -8,12 +8,14 @@ changes nothing on it.
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from agent.virtual.phone_clock import PhoneClock, ScheduledAction
 from agent.virtual.physics.battery_model import BatteryModel
 from agent.virtual.physics.cpu_cluster import CpuCluster
 from agent.virtual.physics.gpu_model import GpuModel
 from agent.virtual.physics.heat_network import HeatNetwork, NodeTriple
+from agent.virtual.physics.op_power import FIRST_CORE, GPU, MEMORY, OTHER_CORES
 from agent.virtual.physics.step_timing import ComputeSpeed
 from agent.virtual.physics.thermal_throttle import ThermalThrottle
 from agent.virtual.physics.thread_placement import CoreLoad, place_threads
@@ -29,6 +31,19 @@ _MISFIT_BUSY = 0.8  # a thread that is busy for more of its time leaves a frugal
 _CORE_GBS_EXPONENT = 0.5
 _LOWEST_VOTE_GBS = 0.3  # guessed: traffic that the lowest step serves, which an idle phone keeps on
 _SHORTEST_STALL = 0.25  # guessed: clocks and queues that run while nothing is done
+
+
+class _Varying(NamedTuple):
+    """Power of a rail that differs between the operations of a load."""
+
+    rail: str
+    mean_w: float
+    load: CoreLoad
+    part: str  # of the chip, as op_power.py names it
+
+    def lead_j(self, moment: float) -> float:
+        """Return how far its energy is ahead of its mean."""
+        return self.mean_w * self.load.lead_s(self.part, moment)
 
 
 class Soc:
@@ -67,6 +82,7 @@ class Soc:
         self._polls: dict[int, ScheduledAction] = {}
         self._cluster_w: dict[str, float] = {}
         self._soc_w = 0.0
+        self._varying: list[_Varying] = []
         self.gpu_w = 0.0
         self.heat_watts: NodeTriple = (0.0, 0.0, 0.0)
         self._cpu_busy: dict[int, float] = {}  # share of the time in which a core is not idle
@@ -118,14 +134,31 @@ class Soc:
         """Return the power of the whole phone."""
         return self.profile.heat.idle_w + self.panel_w + self._soc_w
 
-    def rails_w(self) -> dict[str, float]:
-        """Return the power of the clusters by role, of gpu and memory, and of the whole board."""
-        return {
-            **self._cluster_w,
-            "gpu": self.gpu_w,
-            "memory": self._memory_w,
-            "board": self.system_w(),
-        }
+    def rails_w(self, averaging_s: float = 0.0) -> dict[str, float]:
+        """Return the power of the clusters by role, of gpu and memory, and of the whole board.
+
+        A meter that averages over a time sees the operations in it, without one the mean of a step.
+        """
+        rails = {**self._cluster_w, "gpu": self.gpu_w, "memory": self._memory_w}
+        rails["board"] = self.system_w()
+        if averaging_s:
+            for rail, watts in self.surplus_w(self.clock.now, averaging_s).items():
+                rails[rail] += watts
+        return rails
+
+    def surplus_w(self, moment: float, averaging_s: float) -> dict[str, float]:
+        """Return by rail how much more than the mean of a step was drawn before a moment."""
+        surplus = {"board": 0.0}
+        for part in self._varying:
+            more_j = part.lead_j(moment) - part.lead_j(moment - averaging_s)
+            surplus[part.rail] = surplus.get(part.rail, 0.0) + more_j / averaging_s
+            surplus["board"] += more_j / averaging_s
+        return surplus
+
+    def rail_energies_j(self) -> dict[str, float]:
+        """Return the energy of every rail since boot, as a counter shows it now."""
+        self.update()
+        return self._with_leads(self.rails_j, 1.0)
 
     # -- changing
 
@@ -139,8 +172,11 @@ class Soc:
     def change(self, apply: Callable[[], None]) -> None:
         """Apply a change of settings at this moment."""
         self._commit()
+        # Counters hold the mean of a step, and show how far the present step is ahead of it.
+        self.rails_j = self._with_leads(self.rails_j, 1.0)
         apply()
         self.recompute()
+        self.rails_j = self._with_leads(self.rails_j, -1.0)
         self._end_step()
 
     def set_fixed_performance(self, is_enabled: bool) -> None:
@@ -210,6 +246,14 @@ class Soc:
         self._schedule_polls()
 
     # -- internals
+
+    def _with_leads(self, joules: dict[str, float], sign: float) -> dict[str, float]:
+        """Add to energies how far the present step is ahead of its mean, or take it off again."""
+        shown = dict(joules)
+        for part in self._varying if shown else ():
+            for rail in (part.rail, "board"):
+                shown[rail] = shown.get(rail, 0.0) + sign * part.lead_j(self.clock.now)
+        return shown
 
     def _step_s(self) -> float:
         alone_s = self._stepped_to - self._changed_at
@@ -340,9 +384,20 @@ class Soc:
 
     def _update_power(self) -> None:
         cpu_activity: dict[int, float] = {}
+        self._varying = []
         for load in self.loads:
             for cpu, share in load.shares.items():
-                cpu_activity[cpu] = cpu_activity.get(cpu, 0.0) + share * load.activity(cpu)
+                active = share * load.activity(cpu)
+                cpu_activity[cpu] = cpu_activity.get(cpu, 0.0) + active
+                cluster = self.cluster_of(cpu)
+                watts = cluster.dynamic_w(active, self.profile.heat.vector_factor)
+                part = FIRST_CORE if cpu == load.first_cpu else OTHER_CORES
+                self._varying.append(_Varying(cluster.profile.role, watts, load, part))
+            memory_w = load.gbs * self.profile.memory.watts_per_gbs
+            self._varying.append(_Varying("memory", memory_w, load, MEMORY))
+            if self.gpu is not None and load.gpu_busy:
+                watts = self.gpu.dynamic_w(load.gpu_busy)
+                self._varying.append(_Varying("gpu", watts, load, GPU))
         die_c = self.heat.node("die")
         heat = self.profile.heat
         for cluster in self.clusters:

@@ -4,14 +4,19 @@ Runs and predictions use the same models.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
 
 from agent.virtual.physics.gpu_model import GpuModel, GpuSettings
+from agent.virtual.physics.op_power import FIRST_CORE, MEMORY, OTHER_CORES
 from agent.virtual.physics.step_timing import (
     Array,
     ComputeSpeed,
     OpTable,
     StepTiming,
     as_shares,
+    drawn_by_ops,
     op_time_shares,
     time_step,
 )
@@ -28,6 +33,10 @@ class StepModel(ABC):
     def op_shares(self, speed: ComputeSpeed) -> Array:
         """Return the share of each operation in the time that is not `load_s`."""
 
+    @abstractmethod
+    def drawn(self, speed: ComputeSpeed) -> Mapping[str, Array]:
+        """Return what each part of the chip draws while loading and in each operation."""
+
 
 class CpuStepModel(StepModel):
     """The cores compute."""
@@ -40,6 +49,12 @@ class CpuStepModel(StepModel):
 
     def op_shares(self, speed: ComputeSpeed) -> Array:
         return op_time_shares(self._table, speed)
+
+    def drawn(self, speed: ComputeSpeed) -> Mapping[str, Array]:
+        first, others, memory = (
+            np.concatenate([[0.0], parts]) for parts in drawn_by_ops(self._table, speed)
+        )
+        return {FIRST_CORE: first, OTHER_CORES: others, MEMORY: memory}
 
 
 class GpuStepModel(StepModel):
@@ -55,3 +70,6 @@ class GpuStepModel(StepModel):
 
     def op_shares(self, speed: ComputeSpeed) -> Array:
         return as_shares(self._gpu.time_step(self._table, self._settings, speed)[1])
+
+    def drawn(self, speed: ComputeSpeed) -> Mapping[str, Array]:
+        return self._gpu.drawn(self._table, self._settings, speed)

@@ -201,6 +201,17 @@ def time_step(table: OpTable, speed: ComputeSpeed) -> StepTiming:
     )
 
 
+def drawn_by_ops(table: OpTable, speed: ComputeSpeed) -> tuple[Array, Array, Array]:
+    """Return how active the first and the other cores are in each operation, and its traffic."""
+    serial, times = table.is_serial, _op_times(table, speed)
+    shared = np.where(serial, 0.0, 1.0)
+    waits = speed.stalled_power_share * (times.memory - times.overlapped)
+    sync = speed.scalar_power_share * times.sync_s * shared
+    first = times.arithmetic + waits + sync + speed.scalar_power_share * times.launch_s
+    others = (1.0 - times.alone_share) * times.arithmetic + waits * shared + sync
+    return first, others, times.moved_gb * (1.0 - times.cache_hit_share)
+
+
 def op_time_shares(table: OpTable, speed: ComputeSpeed) -> Array:
     """Return the share of a step that each operation takes."""
     return as_shares(_op_times(table, speed).seconds(table.is_serial))

@@ -57,6 +57,8 @@ class CoreLoad:
     weight: float = 1.0  # against other loads on its core: nice 10 is a ninth of nice 0
     shares: dict[int, float] = field(default_factory=dict)
     first_share: float = 0.0  # of its core that the first thread gets
+    # seconds by which the energy of a part of the chip is ahead of its mean, at a moment of a step
+    lead_s: Callable[[str, float], float] = lambda part, moment: 0.0
     use: CoreUse = _UNUSED
     counted: CoreUse = _UNUSED  # when something last changed
 

@@ -22,6 +22,7 @@ from agent.virtual.physics.memory_pressure import (
     assess_memory,
     peak_memory_kb,
 )
+from agent.virtual.physics.op_power import OpPower
 from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
@@ -65,6 +66,7 @@ class SimulatedRun:
         self._window_s = settings.window_s
         threads = plan.threads if plan.backend == "cpu" else 1
         self._load = CoreLoad(self.mask, threads, plan.engine, self._on_speed_change)
+        self._load.lead_s = self._lead_s
         process.cpu_s, process.cycles = self._cpu_s, lambda: self._load.use.cycles
         process.first_thread_s = self._first_thread_s
         level = phone.noise.level(phone.soc.is_pinned(self.mask))
@@ -97,6 +99,7 @@ class SimulatedRun:
         self._speed: ComputeSpeed | None = None
         self._timing: StepTiming | None = None
         self._shares: StepShares | None = None  # at the present speed
+        self._op_power: OpPower | None = None
 
     # -- called by the runner program
 
@@ -162,8 +165,8 @@ class SimulatedRun:
 
     def current_op(self) -> str:
         """Return the name of the operation that is executed now; empty while a batch is loaded."""
-        now, shares = self.phone.clock.now, self._current_shares()
-        steps = self._progress + (now - self._progress_at) / self._noisy_step_s()
+        shares = self._current_shares()
+        steps = self._steps_at(self.phone.clock.now)
         fraction = (steps % 1.0 - shares.load) / max(1.0 - shares.load, 1e-9)
         if fraction < 0:
             return ""
@@ -286,7 +289,7 @@ class SimulatedRun:
         timing = self._prepared.model.time(speed)
         if self._prepared.read_s:
             timing = timing.after_reading(self._prepared.read_s)
-        self._speed, self._shares = speed, None
+        self._speed, self._shares, self._op_power = speed, None, None
         if self._pressure.extra_s:
             timing = timing.slowed_down(1.0 + self._pressure.extra_s / timing.seconds)
         self._timing = timing
@@ -298,15 +301,31 @@ class SimulatedRun:
         )
         self._schedule_window_end()
 
+    def _lead_s(self, part: str, moment: float) -> float:
+        """Return the seconds by which the energy of a part of the chip is ahead of its mean."""
+        if self._timing is None:
+            return 0.0
+        if self._op_power is None:
+            assert self._prepared is not None
+            assert self._speed is not None
+            shares = self._current_shares()
+            time_shares = np.concatenate([[shares.load], (1.0 - shares.load) * shares.ops])
+            self._op_power = OpPower(time_shares, self._prepared.model.drawn(self._speed))
+        return self._noisy_step_s() * self._op_power.lead(part, self._steps_at(moment))
+
     # -- windows
 
     def _noisy_step_s(self) -> float:
         return self._step_s * self._noise.window_factor
 
+    def _steps_at(self, moment: float) -> float:
+        """Return how many steps of this window are done at a moment, with a fraction."""
+        return self._progress + (moment - self._progress_at) / self._noisy_step_s()
+
     def _update_progress(self) -> None:
         """Advance the progress to now."""
         now = self.phone.clock.now
-        self._progress += (now - self._progress_at) / self._noisy_step_s()
+        self._progress = self._steps_at(now)
         self._progress_at = now
 
     def _cancel_window_event(self) -> None:
