@@ -62,6 +62,8 @@ COLUMN_NOTES = {
     "util_pct": "mean load of the run's cores during the operation, %",
     "clock_mhz": "mean clock per CPU policy, `policy:MHz`",
     "rails_w": "mean power per rail, `rail:W`",
+    "needs": "operations whose results it reads, from the plan",
+    "planned_mb": "memory of all tensors in use while it runs, from the plan, MB",
     "state": "state of the run, see [states](states.md)",
     "memory": "memory outcome, see [states](states.md)",
     "peak_rss_mb": "peak resident memory of the runner, MB",

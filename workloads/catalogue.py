@@ -23,7 +23,7 @@ from workloads.workload import Parameter, Workload
 from workloads.workload_table import all_workloads
 
 if TYPE_CHECKING:
-    from workloads.lowering import PlanBody
+    from workloads.lowering import PlanBody, PlannedOp
 
 PLAN_MAGIC = "farmhand-plan 1"
 FIXED_LENGTH_MAX_S = 3600.0  # of a workload that ends by itself
@@ -254,6 +254,19 @@ def lower(case: Case, threads: int) -> bytes:
     step = step_of(case)
     names = {"case": case.digest, "workload": case.workload, "backend": case.backend}
     return plan_bytes(step.cost, lower_step(step, backend=case.backend), names, threads)
+
+
+@lru_cache(maxsize=64)
+def planned_ops(
+    workload: str, parameters: tuple[tuple[str, int], ...], backend: Backend = "cpu"
+) -> "dict[str, PlannedOp]":
+    """Return what the plan of a workload knows of each operation, by name."""
+    from workloads import lowering
+
+    step = step_of(Case(workload=workload, parameters=dict(parameters)))
+    names = [op.name for op in step.cost.ops]
+    body = lowering.lower_step(step, backend=backend)
+    return dict(zip(names, lowering.planned_ops(body, len(names)), strict=True))
 
 
 def plan_bytes(cost: StepCost, body: "PlanBody", names: Mapping[str, str], threads: int) -> bytes:

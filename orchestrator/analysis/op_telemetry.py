@@ -34,6 +34,8 @@ from workloads.protocol.telemetry import (
 GROUP_SHARE = 0.005  # operations with a smaller share of a step are fitted together
 PERIODS_MIN = 2.0  # sampling periods within an operation that is resolved by its readings
 INTERVALS_MIN, INTERVALS_PER_OP = 8, 8
+READINGS_MIN = 3  # inside an operation that is resolved by them
+INSTANT_NS = 1000.0  # a sample counts for the operation that runs when it is taken
 ERROR_MAX = 0.25  # of the mean rate of the step; a less certain value is not given
 DISTINCT = 0.95  # a fit leaves less than this share of the variance, or it shows nothing
 SCATTER_MIN = 0.5  # of the mean rate: how much operations differ from each other at least
@@ -252,6 +254,38 @@ class SeriesFit:
 
 def fit_series(timeline: StepTimeline, series: Series) -> SeriesFit:
     """Attribute a series to the operations of a timeline."""
+    fit = _fit_groups(timeline, series)
+    if len(series.t_ns) < INTERVALS_MIN or not len(timeline.starts):
+        return fit
+    # What is too even for a fit, or too long for one, is still seen by the readings inside.
+    long = timeline.mean_ns >= PERIODS_MIN * float(np.median(np.diff(series.t_ns)))
+    missing = [op for op in np.flatnonzero(long) if fit.method[op] is not OpMethod.READINGS]
+    if not missing:
+        return fit
+    rate, error, method = fit.rate.copy(), fit.error.copy(), list(fit.method)
+    rates, shares = _readings(timeline, series)
+    for op in missing:
+        inside = rates[shares[:, op] > WHOLLY]
+        if len(inside) >= READINGS_MIN:
+            rate[op], method[op] = inside.mean(), OpMethod.READINGS
+            error[op] = inside.std(ddof=1) / len(inside) ** 0.5
+    return SeriesFit(rate, error, tuple(method))
+
+
+def _readings(timeline: StepTimeline, series: Series) -> tuple[Array, Array]:
+    """Return the rate at each reading, and the share of each operation in what it has seen."""
+    if isinstance(series, CumulativeSeries):
+        t_ns, total = _changes(series)
+        lengths = np.maximum(np.diff(t_ns), 1.0)
+        spent = np.diff(timeline.time_until(t_ns), axis=0) / lengths[:, None]
+        return np.diff(total) / lengths * 1e9, spent
+    moments = np.asarray(series.t_ns, dtype=float)
+    spent = timeline.time_until(moments) - timeline.time_until(moments - INSTANT_NS)
+    return np.asarray(series.rate, dtype=float), spent / INSTANT_NS
+
+
+def _fit_groups(timeline: StepTimeline, series: Series) -> SeriesFit:
+    """Fit the rates of groups of operations that are long enough to be told apart."""
     count = len(timeline.ops)
     nothing = SeriesFit(np.full(count, np.nan), np.full(count, np.nan), (OpMethod.NONE,) * count)
     if len(series.t_ns) < INTERVALS_MIN or not len(timeline.starts):
@@ -375,7 +409,7 @@ def _fit_rates(
     """Fit samples of a rate to the operations within the averaging time before each sample."""
     start, end = timeline.span
     t_ns, rates = np.asarray(series.t_ns, dtype=float), np.asarray(series.rate, dtype=float)
-    width = max(averaging_ns, 1000.0)
+    width = max(averaging_ns, INSTANT_NS)
     keep = (t_ns - width >= start) & (t_ns <= end)
     if keep.sum() < INTERVALS_MIN:
         return None

@@ -13,9 +13,10 @@ from orchestrator.analysis.fleet_ranking import FleetGroup, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
-from workloads.catalogue import Case
+from workloads.catalogue import Case, is_known, planned_ops
 from workloads.lab.process_identity import software_version
 from workloads.protocol.condition import Condition
+from workloads.protocol.limits import MIB
 from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.telemetry import Telemetry
 
@@ -159,20 +160,35 @@ def ops_table(first: RunColumns, runs: RunTelemetry) -> Table:
 
     Times come from the traced steps of a run. Power, load, clocks and memory come from the sampler
     and are empty where the phone does not report them; `readings` and `method` say how well the
-    sampler resolved the operation.
+    sampler resolved the operation. `needs` and `planned_mb` come from the plan: the operations
+    whose results it reads, and the memory of all tensors in use while it runs.
     """
 
     def block(run: MeasuredRun, telemetry: Telemetry) -> TableBlock:
         sources = (_source(run, "step_ms"), _source(run, "energy_per_step_mj"))
-        return TableBlock([*first.values(run), *sources], map(_op_values, op_rows(telemetry)))
+        planned = _planned(run.case)
+        rows = (_op_values(op) + planned.get(op.name, ("", None)) for op in op_rows(telemetry))
+        return TableBlock([*first.values(run), *sources], rows)
 
     columns = (
         "source energy_source operation kind steps:int time_ms:float share:float readings:int "
         "method energy_mj:float power_w:float power_error_w:float util_pct:float "
         "core_util_pct gpu_util_pct:float clock_mhz gpu_clock_mhz:float memory_mb:float "
-        "rails_w"
+        "rails_w needs planned_mb:float"
     )
     return first.table("ops", columns, (block(run, each) for run, each in runs if each.traces))
+
+
+def _planned(case: Case) -> dict[str, tuple[str, float | None]]:
+    """Return what the plan of a workload knows of each operation, by name."""
+    if case.manifest is not None or not is_known(case):
+        return {}
+    ops = planned_ops(case.workload, tuple(sorted(case.parameters.items())), case.backend)
+    names = list(ops)
+    return {
+        name: (" ".join(names[number] for number in op.needs), _round(op.live_bytes / MIB))
+        for name, op in ops.items()
+    }
 
 
 def _op_values(op: OpRow) -> tuple[CellValue, ...]:

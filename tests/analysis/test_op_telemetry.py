@@ -172,3 +172,14 @@ def test_a_run_without_traces_or_sensors_has_no_values() -> None:
     steps = SimulatedSteps(100, seconds=2)
     (first, *_) = op_rows(steps.telemetry(10))
     assert (first.method, first.power_w, first.readings) == (OpMethod.NONE, None, 0)
+
+
+@pytest.mark.parametrize("kind", ["counter", "sampled"])
+def test_readings_inside_an_operation_resolve_it_whether_or_not_they_differ(kind: str) -> None:
+    """Two steps are too few for a fit, and the same power in all operations shows it nothing."""
+    steps, even = SimulatedSteps(3000, seconds=6), np.full(len(SHARES), 4.0)
+    sensor = steps.counter(even, 100) if kind == "counter" else steps.sampled(even, 100)
+    rows = op_rows(steps.telemetry(2, **{ENERGY: sensor}))
+    assert [row.method for row in rows[:5]] == [OpMethod.READINGS] * 5
+    assert all(row.power_w == pytest.approx(4.0, rel=0.01) for row in rows[:5])
+    assert rows[-1].method is not OpMethod.READINGS, "6 ms at 100 Hz"

@@ -6,6 +6,8 @@ offset in memory are fixed here; the engine executes the list (kernels/engine/en
 
 from workloads.lowering.memory_planner import MemoryBreakdown, body_memory
 from workloads.lowering.plan_body import PlanBody
+from workloads.lowering.planned_ops import PlannedOp, planned_ops
 from workloads.lowering.step_lowering import lower_step, step_memory
 
-__all__ = ["MemoryBreakdown", "PlanBody", "body_memory", "lower_step", "step_memory"]
+__all__ = ["MemoryBreakdown", "PlanBody", "PlannedOp", "body_memory", "lower_step"]
+__all__ += ["planned_ops", "step_memory"]

@@ -74,6 +74,11 @@ def body_memory(body: PlanBody) -> MemoryBreakdown:
     )
 
 
+def live_blocks(body: PlanBody) -> list[MemoryBlock]:
+    """Return the blocks of all tensors, with the operations during which they are in use."""
+    return list({id(block): block for block in _blocks(body, reuse=True).values()}.values())
+
+
 def pack(blocks: Sequence[MemoryBlock], alignment: int = ALIGNMENT["cpu"]) -> int:
     """Set offsets so that blocks in use at the same time do not overlap; return the total size.
 
