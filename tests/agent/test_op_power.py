@@ -10,7 +10,7 @@ import pytest
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
-from agent.virtual.physics.op_power import OpPower
+from agent.virtual.physics.op_power import StepPower
 from agent.virtual.physics.step_model import CpuStepModel
 from agent.virtual.physics.step_timing import OpTable
 from agent.virtual.profiles import load_profile
@@ -28,7 +28,7 @@ def drawn_watts(workload: str, batch: int) -> dict[str, float]:
     model = OfflineModel(load_profile("nvidia-tx2"), bind_workload(workload, batch), "all4")
     steps = CpuStepModel(OpTable(model.step.ops, model.engine))
     seconds = steps.op_shares(model.speed) * model.timing.seconds
-    power = OpPower(np.append([0.0], seconds), steps.drawn(model.speed))
+    power = StepPower(np.append([0.0], seconds), steps.drawn(model.speed))
     step_s = model.timing.seconds
     model.load.lead_s = lambda part, moment: step_s * power.lead(part, moment / step_s)
     mean = fsum(model.soc.rails_w().get(part, 0.0) for part in PARTS)

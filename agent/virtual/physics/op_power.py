@@ -14,7 +14,7 @@ from agent.virtual.physics.step_timing import Array
 FIRST_CORE, OTHER_CORES, MEMORY, GPU = "first_core", "other_cores", "memory", "gpu"
 
 
-class OpPower:
+class StepPower:
     """The energy of a step over its time, by part of the chip; both from 0 to 1."""
 
     def __init__(self, time_shares: Array, drawn: Mapping[str, Array]) -> None:

@@ -22,7 +22,7 @@ from agent.virtual.physics.memory_pressure import (
     assess_memory,
     peak_memory_kb,
 )
-from agent.virtual.physics.op_power import OpPower
+from agent.virtual.physics.op_power import StepPower
 from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
@@ -99,7 +99,7 @@ class SimulatedRun:
         self._speed: ComputeSpeed | None = None
         self._timing: StepTiming | None = None
         self._shares: StepShares | None = None  # at the present speed
-        self._op_power: OpPower | None = None
+        self._op_power: StepPower | None = None
 
     # -- called by the runner program
 
@@ -310,7 +310,7 @@ class SimulatedRun:
             assert self._speed is not None
             shares = self._current_shares()
             time_shares = np.concatenate([[shares.load], (1.0 - shares.load) * shares.ops])
-            self._op_power = OpPower(time_shares, self._prepared.model.drawn(self._speed))
+            self._op_power = StepPower(time_shares, self._prepared.model.drawn(self._speed))
         return self._noisy_step_s() * self._op_power.lead(part, self._steps_at(moment))
 
     # -- windows
