@@ -1,10 +1,13 @@
 """`farm test`, `farm check` and `farm docs`: tools for developers of the farm."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+
+from workloads.command_output import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 C_SUFFIXES = (".c", ".h", ".cl")
@@ -59,7 +62,9 @@ def docs(no_demo: bool) -> int:
     Example: farm docs
     """
     command = [sys.executable, "-m", "docs.generate", *(["--no-demo"] if no_demo else [])]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    # Pages name commands as `farm`, however this one was called.
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 def _checks(fix: bool, write_ceilings: bool) -> list[tuple[str, list[str]]]:
