@@ -78,7 +78,9 @@ def agent(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     name = lab.host_name(host)
     folder = lab.agent_folder(name)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _lock_folder(folder, name)
+    if lock_folder(folder) is None:
+        text = f"an agent named {name} already runs in {folder}; choose another --host"
+        raise FarmTrouble(text)
     port = 0 if private_adb else adb_port or agent_settings.adb_port
     health = start_service(lab, Service.AGENT, f"agent-{name}")
     server = AdbServer(folder / "adb", private=private_adb, port=port)
@@ -102,13 +104,15 @@ def _tcp_address(text: str) -> str:
         raise click.UsageError(f"--connect: {error}") from None
 
 
-def _lock_folder(folder: Path, name: str) -> None:
-    """Lock the agent's folder for the life of the process.
+def lock_folder(folder: Path) -> int | None:
+    """Lock the agent's folder until this file is closed; None if another process has it.
 
     A second agent would report the first one's runs as interrupted.
     """
+    file = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = f"an agent named {name} already runs in {folder}; choose another --host"
-        raise FarmTrouble(text) from None
+        os.close(file)
+        return None
+    return file

@@ -68,7 +68,7 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 EXTENSIONS = {
     "service": "agent.cli:service",
     "host": "agent.join_cli:host",
-    "phone": "agent.phone.capture_cli:phone",
+    "phone": "agent.try_cli:phone",
 }
 
 

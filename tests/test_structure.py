@@ -101,6 +101,8 @@ AGENT_ROOT = {
     },
     "worker": {"host", "host_settings"},
     "cli": {"host_settings", "worker"},
+    "try_phone": {"commission", "lane", "lane_context"},
+    "try_cli": {"cli", "lane_context", "try_phone"},
     "join_cli": {"join_lab"},
     "join_lab": set(),
     "deadline": set(),

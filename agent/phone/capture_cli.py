@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from agent.phone.thermal_zones import ExaminedZone
     from workloads.protocol.phone_facts import PhoneFacts
 
+NO_PHONE = (
+    ". Turn on USB debugging in the phone's developer options, connect it with a data cable, and "
+    "tap Allow on its screen"
+)
 _CAPTURE_S, _SETTLE_S = 120.0, 3.0
 
 
@@ -119,10 +123,10 @@ def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
     if serial in states:
         problem = problem_of_state(states[serial])
         if problem is not None:
-            raise PhoneTrouble(f"{shown} cannot be captured: {problem.text}")
+            raise PhoneTrouble(f"{shown} cannot be used: {problem.text}")
         return serial
     if ":" in serial:
-        raise PhoneTrouble(f"{shown} cannot be captured: {PhoneProblem.UNREACHABLE.text}")
+        raise PhoneTrouble(f"{shown} cannot be used: {PhoneProblem.UNREACHABLE.text}")
     for address in (address for address, state in states.items() if state == READY):
         reached = Phone(server.open(address))
         try:
@@ -131,7 +135,9 @@ def find_address(server: "AdbServer", serial: str, deadline: "Deadline") -> str:
         finally:
             reached.close()
     names = ", ".join(safe_text(name, 40) for name in states) or "none"
-    raise InvalidRequest(f"adb does not list {shown}; it lists: {names}")
+    raise InvalidRequest(
+        f"adb does not list {shown}; it lists: {names}{'' if states else NO_PHONE}"
+    )
 
 
 def _settled_states(server: "AdbServer", address: str, deadline: "Deadline") -> dict[str, str]:

@@ -176,7 +176,16 @@ def ln(call: CommandCall) -> int:
     return 0
 
 
+def df(call: CommandCall) -> int:
+    """Print the one file system of the phone, as `df -k` does."""
+    tree = call.phone.tree
+    total_kb, used_kb = tree.capacity_bytes // 1024, tree.used_bytes // 1024
+    row = f"/dev/block/dm-5 {total_kb:>9} {used_kb:>7} {total_kb - used_kb:>9}   1% /data\n"
+    call.print(f"Filesystem      1K-blocks    Used Available Use% Mounted on\n{row}")
+    return 0
+
+
 FILE_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(chmod, ln, ls, mkdir, mv, rm),
+    **by_name(chmod, df, ln, ls, mkdir, mv, rm),
     "stat": stat_file,
 }
