@@ -15,7 +15,7 @@ from tests.source_files import FILES, relative
 from workloads.cli_options import DurationUpTo
 
 SCREEN_LINES = 40
-TOP_LEVEL_MAX, COMMANDS_MAX = 24, 85
+TOP_LEVEL_MAX, COMMANDS_MAX = 24, 86
 
 
 def all_commands() -> dict[str, click.Command]:
