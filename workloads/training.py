@@ -135,6 +135,7 @@ class EvaluationSpec:
     every: int  # steps
     samples: int
     data: Mapping[str, DataColumn] = field(default_factory=dict)  # where it differs from training
+    batch: int = 0  # samples at a time; 0: all of them
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _daily_increment() -> Workload:
         "64 images per day for 17 days and a pre-trained model, as in the study, which used three "
         "batch sizes without naming them: the example has 4, 16 and 64. The model is pre-trained "
         "on 1024 generated images during the warm-up; then the images drift, and every day ends "
-        "with an evaluation on 64 other images. Accuracies are those of generated data: compare "
+        "with an evaluation on 2048 other images. Accuracies are those of generated data: compare "
         "days and batch sizes with each other, not with the study's 60.65 to 61.32 %."
     )
     text = "DenseNet40 learns 64 images per day for 17 days"

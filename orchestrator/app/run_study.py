@@ -35,6 +35,7 @@ from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import count_outcomes, topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
+from workloads.protocol.verdict import FAMILIES
 
 __all__ = ["HEADINGS", "TOPIC_HEADINGS", "Claim", "all_studies", "blank_repeats"]
 __all__ += ["count_outcomes", "group_answers", "table_notes", "topic_rows"]
@@ -133,7 +134,7 @@ def _read_evidence(
         for phone in phone_queries.known_phones(store)
         if phone.serial in phones
     }
-    recorded = with_telemetry(store, (run for run in runs if run.valid), [])
+    recorded = with_telemetry(store, (run for run in runs if run.verdict.doubted != FAMILIES), [])
     return collect_evidence(runs, outcomes, recorded, skipped, known, study.traced)
 
 

@@ -17,7 +17,7 @@ from workloads.protocol.condition import Condition
 from workloads.protocol.memory_outcome import MemoryOutcome
 from workloads.protocol.metrics import SENSORS, Provenance, Provenances, metric_kind
 from workloads.protocol.telemetry import Telemetry
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Validity, Verdict
 from workloads.text import safe_text
 
 RunSettings = Mapping[str, str | int]
@@ -90,7 +90,7 @@ class ObservedOutcome:
     reason: str = ""
     provenance: Provenance | None = None
     validity: str = ""  # of a run that ran but does not count
-    is_conclusive: bool = False  # the run counts, or it ended for want of memory
+    is_conclusive: bool = False  # it shows its memory: what disturbs a time does not change that
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def collect_evidence(
     known: Mapping[str, tuple[str, Provenances | None]] | None = None,
     traced: RunSettings | None = None,
 ) -> StudyEvidence:
-    """Collect the runs of a study's sweeps; only valid ones become observations.
+    """Collect the runs of a study's sweeps; only what counts becomes an observation, by family.
 
     `known` holds the model and the provenances of every phone. `traced` are the settings of the
     runs whose steps are shown over time.
@@ -184,12 +184,12 @@ def collect_evidence(
         )
         for (phone, settings, metric), group in values.items()
     )
-    reasons = {(run.trial, run.repeat): run.verdict.text for run in runs if not run.valid}
+    judged = {(run.trial, run.repeat): run.verdict for run in runs}
     phones = {phone: with_trade_name(safe_text(model, 40)) for phone, (model, _) in known.items()}
     return StudyEvidence(
         phones,
         observations,
-        tuple(_outcome(planned, reasons, known) for planned in outcomes),
+        tuple(_outcome(planned, judged, known) for planned in outcomes),
         dict(left_out or {}),
         traces,
     )
@@ -217,15 +217,9 @@ def _run_values(
     for run in runs:
         yield run, _reported_values(run)
     for run, recorded in telemetry:
-        if run.valid:
-            settings = run_settings(run.case, run.condition)
-            yield (
-                run,
-                (
-                    (settings | more, name, value, provenance)
-                    for more, name, value, provenance in telemetry_metrics(run, recorded)
-                ),
-            )
+        settings = run_settings(run.case, run.condition)
+        found = telemetry_metrics(run, recorded)
+        yield run, ((settings | more, name, value, source) for more, name, value, source in found)
 
 
 def _reported_values(run: MeasuredRun) -> Iterator[RunValue]:
@@ -261,14 +255,17 @@ def _opencl_values(run: MeasuredRun) -> Iterator[tuple[str, float]]:
 
 def _outcome(
     planned: RunOutcome,
-    reasons: Mapping[tuple[str, int], str],
+    judged: Mapping[tuple[str, int], Verdict],
     known: Mapping[str, tuple[str, Provenances | None]],
 ) -> ObservedOutcome:
     failure = planned.fault.text if planned.fault else planned.note
-    reason = reasons.get((planned.trial, planned.repeat)) or failure
+    verdict = judged.get((planned.trial, planned.repeat))
+    reason = failure if verdict is None or verdict.validity is Validity.VALID else verdict.text
     counts = planned.state is RunState.DONE and planned.validity is Validity.VALID
     ran = planned.memory_outcome in (MemoryOutcome.FITS, MemoryOutcome.SWAPS)
     lacked_memory = planned.memory_outcome is not None and not ran
+    ended = planned.state in (RunState.DONE, RunState.FAILED)
+    shows_memory = ran and ended and verdict is not None and "memory" not in verdict.doubted
     provenances = known[planned.phone][1] if planned.phone in known else None
     return ObservedOutcome(
         planned.phone,
@@ -278,5 +275,5 @@ def _outcome(
         safe_text(reason, 240),
         provenances.time if provenances else None,
         str(planned.validity or planned.state) if ran and not counts else "",
-        counts or (planned.state is RunState.FAILED and lacked_memory),
+        counts or shows_memory or (planned.state is RunState.FAILED and lacked_memory),
     )

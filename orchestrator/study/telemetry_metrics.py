@@ -19,13 +19,14 @@ TRACE_NS = 1465 * 1_000_000_000  # length of the thermal trace of EMDL'21
 
 def telemetry_metrics(run: MeasuredRun, telemetry: Telemetry) -> Iterator[TelemetryMetric]:
     """Yield what the telemetry of a run adds to its report."""
-    if time := run.metrics.get("step_ms") or run.metrics.get("last_minute_step_ms"):
-        energy = run.metrics.get("energy_per_step_mj")
+    counted = {name: metric for name, metric in run.metrics.items() if run.counts(name)}
+    if time := counted.get("step_ms") or counted.get("last_minute_step_ms"):
+        energy = counted.get("energy_per_step_mj")
         yield from _op_shares(telemetry, time.provenance, energy.provenance if energy else None)
         yield from _first_step_ratio(telemetry, time.provenance)
-    if clock := run.metrics.get("pinned_clock_share") or run.metrics.get("time_to_throttle_s"):
+    if clock := counted.get("pinned_clock_share") or counted.get("time_to_throttle_s"):
         yield from _settled_clock_share(telemetry, clock.provenance)
-    if temperature := run.metrics.get("start_temp_c"):
+    if temperature := counted.get("start_temp_c"):
         yield from _body_rise(run, telemetry, temperature.provenance)
 
 

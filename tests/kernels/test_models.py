@@ -87,17 +87,24 @@ def test_the_memory_equals_the_prediction(name: str, threads: int, tmp_path: Pat
 
 
 def test_a_run_reports_its_accuracy_on_unseen_data(tmp_path: Path) -> None:
-    watched = EvaluationSpec(every=4, samples=64)
+    at_once, in_parts = (shares_of(tmp_path / str(batch), batch) for batch in (0, 16))
+    assert len(at_once) == 6
+    assert at_once[-1] > 0.8 > at_once[0]
+    assert in_parts == pytest.approx(at_once)
+
+
+def shares_of(folder: Path, batch: int) -> list[float]:
+    """Return the accuracies of a run that is evaluated with this many samples at a time."""
+    folder.mkdir()
+    watched = EvaluationSpec(every=4, samples=64, batch=batch)
     step = TrainingStep(
         (TrainingPass(perceptron("mlp-4"), SGD(0.05)),), 16, batches=8, evaluation=watched
     )
     plan = a_plan(lower_step(step).text(CASE, 1), training=True, ops=_ops(step))
-    run_plan("run", plan, tmp_path, "--warmup", "0", "--steps", "24")
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    run_plan("run", plan, folder, "--warmup", "0", "--steps", "24")
+    lines = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
     assert lines[-1]["line"] == "done", lines[-1]
-    shares = [line["accuracy"] for line in lines if line["line"] == "evaluation"]
-    assert len(shares) == 6
-    assert shares[-1] > 0.8 > shares[0]
+    return [line["accuracy"] for line in lines if line["line"] == "evaluation"]
 
 
 def _ops(step: Step) -> list[dict[str, object]]:

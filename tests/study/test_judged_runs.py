@@ -16,7 +16,7 @@ from workloads.protocol.faults import Fault, Killed, NeverStarts, RunnerFailed, 
 from workloads.protocol.memory_outcome import memory_outcome
 from workloads.protocol.metrics import Provenances
 from workloads.protocol.stage import Stage
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 SIZES, PHONES = (8, 32), ("a", "b")
 SOURCES = Provenances(time=MEASURED, clock=MEASURED, heat=MEASURED, energy=MEASURED)
@@ -55,6 +55,7 @@ class Ending:
     state: RunState
     validity: Validity | None = None
     fault: Fault | None = None
+    reasons: tuple[Reason, ...] = ()
 
 
 KILLED = Killed("out of memory").fault(Stage.RUN)
@@ -73,22 +74,23 @@ NOT_JUDGED = {
 }
 
 
-def runs_of(validity: Validity) -> list[MeasuredRun]:
+def runs_of(validity: Validity, reasons: tuple[Reason, ...] = ()) -> list[MeasuredRun]:
     return [
         measured(
             *(phone, 10.0 * number + size),
             parameters={"batch_size": size},
             peak_rss_mb=100.0 - size,
             validity=validity,
+            reasons=reasons,
         )
         for number, phone in enumerate(PHONES, 1)
         for size in SIZES
     ]
 
 
-def rows_with(ending: Ending | None, kind: QueryKind) -> list[ClaimRow]:
+def rows_with(ending: Ending | None, kind: QueryKind, metric: str = "") -> list[ClaimRow]:
     """Evaluate a claim of a kind with runs that all ended in one way; None: no runs."""
-    runs = runs_of((ending and ending.validity) or Validity.VALID) if ending else []
+    runs = runs_of(ending.validity or Validity.VALID, ending.reasons) if ending else []
     outcomes = [
         RunOutcome(
             *(run.trial, run.repeat, 0, 0, run.phone, run.case, run.condition, ending.state),
@@ -103,7 +105,7 @@ def rows_with(ending: Ending | None, kind: QueryKind) -> list[ClaimRow]:
     known = {phone: (f"Model {phone}", SOURCES) for phone in PHONES}
     claim = {"text": "the claim", "published_on": "Model a", "query": {"kind": kind}}
     claim |= PUBLISHED.get(kind, {"value": 1.0})
-    claim["query"] |= QUERIES[kind]
+    claim["query"] |= QUERIES[kind] | ({"metric": metric} if metric else {})
     study = Study(
         name="one",
         title="One",
@@ -152,3 +154,17 @@ def test_a_run_that_lacked_memory_is_an_outcome_and_no_value(fault: Any, label: 
     assert {row.result_text for row in rows_with(ending, QueryKind.OUTCOME)} == {label}
     rows = rows_with(ending, QueryKind.VALUE)
     assert {row.judgement.outcome for row in rows} == {Outcome.NO_RESULT}
+
+
+@pytest.mark.parametrize("validity", [Validity.SUSPECT, Validity.VOID])
+def test_what_a_disturbed_time_does_not_touch_is_still_judged(validity: Validity) -> None:
+    reason = Reason(code=ReasonCode.OWN_CORES_SHARED, validity=validity, values={"busy_pct": 30})
+    state = RunState.DONE if validity is Validity.SUSPECT else RunState.FAILED
+    ending = Ending(state, validity, reasons=(reason,))
+    assert {row.result_text for row in rows_with(ending, QueryKind.OUTCOME)} == {"fits"}
+    memory = rows_with(ending, QueryKind.LARGEST_BELOW, "peak_rss_mb")
+    assert {row.result_text for row in memory} == {"32 (of 8, 32)"}
+    for kind in (QueryKind.VALUE, QueryKind.RATIO):
+        times = rows_with(ending, kind)
+        assert {row.judgement.outcome for row in times} == {Outcome.NO_RESULT}
+        assert all(row.missing and "30" in row.missing.text for row in times)

@@ -129,7 +129,7 @@ def test_a_profile_lists_exactly_the_claims_that_it_was_chosen_by(profile_id: st
 
 def test_claims_that_the_twin_was_fitted_to_are_those_of_its_measurements() -> None:
     # A calibration replay must be marked as one.
-    folder = ROOT / "agent" / "virtual" / "twin" / "measurements"
+    folder = ROOT / "benchmarks" / "phone_fits" / "measurements"
     fitted = {float(n) for n in re.findall(r"[\d.]+", _text(folder)) if n.strip(".")}
     for name, minimum in (("emdl-latency", 8), ("emdl-memory", 8)):
         marked = 0

@@ -73,10 +73,11 @@ def _lower_training(step: TrainingStep) -> PlanBody:
     ]
     body.loss = builder.mean_loss(losses) if step.micro_batches > 1 else losses[0]
     if evaluation:
-        model, count = step.passes[0].model, evaluation.samples
+        model, batch = step.passes[0].model, evaluation.batch or evaluation.samples
         columns = model.columns | dict(evaluation.data)
-        samples = BatchSamples(count, count)
-        builder.evaluate(model, builder.load("evaluate", model, columns, samples), count)
+        for first in range(0, evaluation.samples, batch):
+            samples = BatchSamples(batch, evaluation.samples, first)
+            builder.evaluate(model, builder.load("evaluate", model, columns, samples), batch)
     return body
 
 

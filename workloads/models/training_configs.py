@@ -47,7 +47,8 @@ from workloads.training import (
 from workloads.workload import BoundParameters
 from workloads.workload_table import DAYS, IMAGES_PER_DAY, PRETRAINING_IMAGES
 
-EVALUATION_IMAGES = 64  # at the end of every day of daily-increment
+# At the end of every day of daily-increment. The study's gain was 0.67 points: 14 of 2048 images.
+EVALUATION_IMAGES, EVALUATION_BATCH = 2048, 128
 
 # Momentum and decay are those of the papers. The papers' learning rates (0.1 with batch norm, 0.01
 # without) are for batches of 128 and more, and diverge with a few samples; with these rates the
@@ -203,10 +204,11 @@ def daily_increment_step(batch: int) -> TrainingStep:
         TARGET: labels(STUDY_CLASSES),
     }
     model = replace(densenet(40), name="daily-increment", data=data)
+    every = IMAGES_PER_DAY // batch
     evaluation_data = {"image": drifting_images(STUDY_CLASSES, 0)}
     return TrainingStep(
         (TrainingPass(model, TRAINING_CONFIGS["densenet40"].optimizer),),
         batch,
         batches=(PRETRAINING_IMAGES + DAYS * IMAGES_PER_DAY) // batch,
-        evaluation=EvaluationSpec(IMAGES_PER_DAY // batch, EVALUATION_IMAGES, evaluation_data),
+        evaluation=EvaluationSpec(every, EVALUATION_IMAGES, evaluation_data, EVALUATION_BATCH),
     )
