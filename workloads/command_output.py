@@ -9,9 +9,11 @@ import os
 import re
 import shlex
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shutil import get_terminal_size
 
 import click
 
@@ -19,6 +21,7 @@ VARIABLE = "FARM_COMMAND"  # set by the launcher to how it was called
 SILENT_S = 2.0  # a wait that takes longer says what it waits for
 POLL_INTERVAL_S = 0.5
 _COMMAND = re.compile(r"(^\s*|['`]|: |; |, |\()farm (?=[a-z])", re.MULTILINE)
+_LABEL = re.compile(r" *(\S+  +)?")  # a word before several spaces: the text hangs behind it
 
 
 def command_name() -> str:
@@ -33,8 +36,25 @@ def as_typed(text: str) -> str:
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a text to the person who typed the command."""
-    click.echo(as_typed(text), err=err)
+    """Print a text to the person who typed the command; a terminal cuts none of its words."""
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
+    click.echo(wrapped(as_typed(text)) if is_terminal else as_typed(text), err=err)
+
+
+def wrapped(text: str, bullet: str = "") -> str:
+    """Break the lines of a text between words, where a terminal would break them anywhere."""
+    width = get_terminal_size().columns
+    return "\n".join(_wrapped_line(f"{bullet}{line}", bullet, width) for line in text.split("\n"))
+
+
+def _wrapped_line(line: str, bullet: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    label = _LABEL.match(line)
+    indent = " " * (len(bullet) or (label.end() if label else 0))
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @contextmanager

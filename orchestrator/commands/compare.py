@@ -1,5 +1,6 @@
 """`farm compare`: compares two sides row by row, or all sweeps over time."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -8,18 +9,40 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import (
+    connect,
+    count_words,
+    is_wide,
+    json_option,
+    lab_option,
+    print_json,
+    print_paragraph,
+    print_summary,
+    print_table,
+    wide_option,
+)
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.exit_codes import THRESHOLD_EXCEEDED
 from workloads.cli_options import value_option
+from workloads.command_output import say
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.same_clocks import same_clock_texts
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.compare_results import Comparison, ComparisonTable, MetricHistory
     from orchestrator.app.lab_connection import LabConnection
 
 VERDICTS = ("faster", "slower", "same", "unclear")
+HEADINGS = (
+    *("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS"),
+    *("VERDICT", "HOLDS FOR"),
+)
+HIDE = ("HOLDS FOR", "P (HOLM)", "UNIT", "RUNS", "95% INTERVAL")
+TREND_HEADINGS = (
+    *("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE"),
+)
+TREND_HIDE = ("SOURCE", "METRIC", "SWEEPS", "SINCE", "RUNS")
 TREND_FAIL_ON = ("", "slower", "faster")  # the last changes that --fail-on may name
 
 
@@ -59,6 +82,7 @@ TREND_FAIL_ON = ("", "slower", "faster")  # the last changes that --fail-on may 
     metavar="VERDICTS",
     help="Exit with 9 on these verdicts: slower, unclear, or slower:5% for at least 5%.",
 )
+@wide_option
 @json_option
 def compare(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     sides: tuple[str, ...],
@@ -134,11 +158,14 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     """Print the rows, the overall result, and what was left out."""
     from orchestrator.app.compare_results import exclusions_text
 
-    headings = (
-        *("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS"),
-        *("VERDICT", "HOLDS FOR"),
+    what = (
+        "A: odd blocks of each trial, B: even blocks"
+        if len(sides) == 1
+        else f"A (baseline): {sides[0]}, B: {sides[1]}"
     )
-    print_table(headings, [_cells(row) for row in (*table.rows, *table.overall)])
+    verdicts = count_words(_verdict_text(row) for row in table.rows)
+    print_summary(f"{count_text(len(table.rows), 'row')}: {verdicts}. {what}.")
+    _print_rows([_cells(row) for row in (*table.rows, *table.overall)])
     reasons = Counter(row.reason for row in table.rows if row.reason is not None)
     notes = [
         f"unclear in {count} of {len(table.rows)}: {reason.text}"
@@ -148,11 +175,6 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
         name, ratio = row.worst
         notes.append(f"{row.label}: geometric mean {row.ratio:.3f}, worst {ratio:.3f} ({name})")
     sources = ", ".join(sorted({str(row.provenance) for row in table.rows}))
-    what = (
-        "A: odd blocks of each trial, B: even blocks"
-        if len(sides) == 1
-        else f"A: {sides[0]}, B: {sides[1]}"
-    )
     notes.append(
         f"{what}; differences within ±{table.margin:.1%} count as equal; source: {sources}"
     )
@@ -163,7 +185,18 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
         for text in same_clock_texts(table.same_clocks)
     ]
     for note in notes:
-        click.echo(note, err=True)
+        say(note, err=True)
+
+
+def _print_rows(rows: list[list[str]]) -> None:
+    """Print the rows; what is the same in all of them is said once."""
+    shown = list(range(len(HEADINGS)))
+    if len(rows) > 1 and sys.stdout.isatty() and not is_wide():
+        shown = [i for i in shown if HEADINGS[i] not in HIDE or len({row[i] for row in rows}) > 1]
+    print_table([HEADINGS[i] for i in shown], [[row[i] for i in shown] for row in rows], HIDE)
+    same = [f"{name} {rows[0][i]}" for i, name in enumerate(HEADINGS) if i not in shown]
+    if same:
+        print_paragraph(f"the same in all rows: {', '.join(same)}; -w for all")
 
 
 def _cells(row: "Comparison") -> list[str]:
@@ -228,9 +261,18 @@ def _print_histories(histories: "list[MetricHistory]") -> None:
     from orchestrator.app.compare_results import RUNS_PER_SIDE, median
     from workloads.units import format_ms
 
-    headings = ("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE")
+    too_few = [one for one in histories if len(one.values) < 2 * RUNS_PER_SIDE]
+    changed = sum(bool(history.changes) for history in histories)
+    short = f"{len(too_few)} with fewer than {2 * RUNS_PER_SIDE} runs"
+    print_summary(
+        f"{len(histories)} combinations of phone and workload: {changed} changed, "
+        f"{len(histories) - changed - len(too_few)} steady, {short}."
+    )
     rows = []
+    is_short = sys.stdout.isatty() and not is_wide() and len(too_few) < len(histories)
     for history in histories:
+        if is_short and history in too_few:
+            continue
         row = [
             f"{history.model} ({history.phone})",
             f"{history.case}, {history.condition}",
@@ -248,4 +290,6 @@ def _print_histories(histories: "list[MetricHistory]") -> None:
             change = f"{step.verdict}: {step.ratio - 1:+.1%} (p {max(step.p, 0.001):.3f})"
             since = f"{step.started_at:%Y-%m-%d %H:%M}"
             rows.append([*row, format_ms(step.after), since, change, source])
-    print_table(headings, rows)
+    print_table(TREND_HEADINGS, rows, TREND_HIDE)
+    if is_short and too_few:
+        print_paragraph(f"not listed: {short}; -w lists them")

@@ -10,22 +10,25 @@ import click
 from orchestrator.commands.common import (
     change_options,
     connect,
+    count_words,
     json_option,
     lab_option,
     print_change,
     print_json,
     print_list,
     reason_option,
+    wide_option,
 )
 from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import DurationUpTo, value_option
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.control_hosts import HostSummary
     from orchestrator.app.enrol_hosts import HostAccess, HostOffer
 
 ACCESS_HEADINGS = ("ACCESS", "SINCE", "CERTIFICATE ENDS")
-NOT_ADDED = "not added"
+NOT_ADDED, NOT_CONNECTED = "not added", "none is connected"
 OFFER_MAX_S = 7 * 24 * 3600.0
 
 
@@ -109,6 +112,7 @@ def drain(name: str, off: bool, reason: str, dry_run: bool, lab_folder: Path) ->
 
 
 @host.command("list")
+@wide_option
 @lab_option
 @json_option
 def list_all(lab_folder: Path, as_json: bool) -> int:
@@ -128,7 +132,11 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         return 0 if names else NOTHING
     rows = [_row(name, states.get(name), accesses.get(name)) for name in names]
     headings = ("HOST", "STATE", "PHONES", "BUSY", "CLOCK", "VERSION", *ACCESS_HEADINGS, "REASON")
-    return print_list(headings, rows, "no host yet; start one with: farm service agent")
+    words = count_words(f"{item.state}" for item in states.values())
+    summary = f"{count_text(len(names), 'host')}: {words or NOT_CONNECTED}."
+    hide = ("SINCE", "CERTIFICATE ENDS", "VERSION", "CLOCK", "ACCESS", "BUSY")
+    if_empty = "no host yet; start one with: farm service agent"
+    return print_list(headings, rows, if_empty, summary, hide)
 
 
 def _as_json(

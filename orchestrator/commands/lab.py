@@ -15,12 +15,14 @@ from orchestrator.commands.common import (
     print_json,
     print_table,
     read_lab,
+    wide_option,
 )
 from orchestrator.commands.notice import notices
 from orchestrator.commands.token import token
 from workloads.cli_options import value_option
 from workloads.command_output import say
 from workloads.text import safe_text, toml_value
+from workloads.units import count_text
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # a link, and files in the wheel
 DEFAULT = "default"
@@ -174,6 +176,7 @@ def effective_settings(folder: Path) -> list[tuple[str, str, str]]:
 @value_option(
     "--limit", type=click.IntRange(1, 10_000), default=30, help="Maximum number of entries."
 )
+@wide_option
 @lab_option
 @json_option
 def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> int:
@@ -196,4 +199,7 @@ def audit(target: str | None, limit: int, lab_folder: Path, as_json: bool) -> in
     ]
     about = f" of {safe_text(target)}" if target else ""
     headings = ("TIME (UTC)", "WHO", "ACTION", "TARGET", "UNDO", "REASON")
-    return print_items(entries, as_json, headings, rows, f"no change{about} is recorded")
+    summary = f"{count_text(len(rows), 'change')}, newest first."
+    if_empty = f"no change{about} is recorded"
+    hide = ("REASON", "UNDO")
+    return print_items(entries, as_json, headings, rows, if_empty, summary, hide)

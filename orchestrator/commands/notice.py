@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_table
+from orchestrator.commands.common import (
+    connect,
+    json_option,
+    lab_option,
+    print_json,
+    print_list,
+    wide_option,
+)
 from workloads.cli_options import value_option
 from workloads.command_output import say
 from workloads.protocol.faults import BrokerDown, FarmTrouble, StoreDown
 from workloads.text import safe_text
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
@@ -27,6 +35,7 @@ POLL_INTERVAL_S = 0.3
 @value_option(
     "--limit", type=click.IntRange(1, 1000), default=50, help="Maximum number of notices."
 )
+@wide_option
 @lab_option
 @json_option
 def notices(test: bool, limit: int, lab_folder: Path, as_json: bool) -> None:
@@ -56,7 +65,10 @@ def notices(test: bool, limit: int, lab_folder: Path, as_json: bool) -> None:
         )
         for item in found
     ]
-    print_table(("NOTICE", "AT (UTC)", "KIND", "HOLDS", "TEXT", "DELIVERED"), rows)
+    headings = ("NOTICE", "AT (UTC)", "KIND", "HOLDS", "TEXT", "DELIVERED")
+    summary = f"{count_text(len(rows), 'notice')}, newest first."
+    hide = ("NOTICE", "DELIVERED")
+    print_list(headings, rows, "no notice yet", summary, hide)
 
 
 def _test_delivery(lab: "LabConnection") -> None:

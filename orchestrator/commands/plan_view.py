@@ -12,6 +12,7 @@ from workloads.units import count_text, format_bytes, format_duration
 
 WARNING_MAX = 1000
 HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "BASIS")
+HIDE = ("BASIS", "TRIALS", "COOLING")
 
 
 def describe_size(sweep: Sweep) -> str:
@@ -30,15 +31,27 @@ def describe_size(sweep: Sweep) -> str:
 
 
 def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
-    click.echo(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
+    say(f"{file}: ok ({sweep.id}). {describe_size(sweep)}.")
+    if plan.estimates:
+        say(_total_line(plan))
     for line in _rule_lines(sweep):
-        click.echo(line)
+        say(line)
     if not plan.store_error:
         _print_phones(plan)
     for warning in plan.warnings:
         say(f"  warning: {safe_text(warning, WARNING_MAX)}")
     if plan.estimates:
         say(f"Queue it with: farm sweep submit {file}", err=True)
+
+
+def _total_line(plan: SweepPlan) -> str:
+    """The whole plan on one line: runs, phones, time and disk space."""
+    longest = max(plan.estimates, key=lambda estimate: estimate.total.p50_s)
+    phones = count_text(len(plan.estimates), "phone")
+    runs = f"At most {count_text(plan.runs, 'run')} on {phones}"
+    time = f"{_total(longest)} ({longest.phone} takes longest)"
+    most = plan.disk.bytes_at_most
+    return f"{runs}, {time}, {'unknown' if most is None else format_bytes(round(most))} on disk."
 
 
 def _rule_lines(sweep: Sweep) -> list[str]:
@@ -56,11 +69,7 @@ def _rule_lines(sweep: Sweep) -> list[str]:
 
 def _print_phones(plan: SweepPlan) -> None:
     if plan.estimates:
-        print_table(HEADINGS, [_row(estimate) for estimate in plan.estimates])
-        longest = max(plan.estimates, key=lambda estimate: estimate.total.p50_s)
-        click.echo(
-            f"  total: at most {count_text(plan.runs, 'run')}; {longest.phone} takes longest"
-        )
+        print_table(HEADINGS, [_row(estimate) for estimate in plan.estimates], HIDE)
     for phone, reason in plan.unavailable.items():
         say(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
@@ -81,12 +90,15 @@ def _print_phones(plan: SweepPlan) -> None:
 
 def _row(estimate: PhoneEstimate) -> tuple[object, ...]:
     cooling = _p50(estimate.cooling) if estimate.cooling else "unknown"
-    total = estimate.total
-    between = f"{format_duration(total.p50_s)} .. {format_duration(total.p90_s)}"
-    shown = between if estimate.cooling else f"over {format_duration(total.p50_s)}"
     bases = ", ".join(f"{basis.text} ({count})" for basis, count in estimate.bases.items())
     counts = (estimate.phone, estimate.trials, estimate.runs)
-    return *counts, _p50(estimate.measuring), cooling, shown, bases
+    return *counts, _p50(estimate.measuring), cooling, _total(estimate), bases
+
+
+def _total(estimate: PhoneEstimate) -> str:
+    total = estimate.total
+    between = f"{format_duration(total.p50_s)} .. {format_duration(total.p90_s)}"
+    return between if estimate.cooling else f"over {format_duration(total.p50_s)}"
 
 
 def _p50(duration: DurationRange) -> str:

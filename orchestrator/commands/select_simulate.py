@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import json_option, print_json, print_table
+from orchestrator.commands.common import json_option, print_json, print_table, wide_option
 from orchestrator.commands.select_options import (
     POLICY_NAMES,
     deadline_option,
@@ -26,10 +26,12 @@ HEADINGS = (
     *("ACCURACY - RANDOM", "ACCURACY", "ROUND S", "HEAT", "UNFAIRNESS", "EMPTY BATTERIES"),
     "LATE UPDATES",
 )
+HIDE = HEADINGS[:6:-1] + HEADINGS[6:4:-1]
 
 
 @click.command()
 @workload_options
+@wide_option
 @value_option("-k", "count", type=COUNT, default=10, help="Updates per round.")
 @value_option(
     "--clients", type=click.IntRange(2, 1_000_000), default=200, help="Size of the simulated fleet."
@@ -174,4 +176,4 @@ def _print_outcomes(outcomes: "Sequence[SimulationOutcome]", seeds: int) -> None
                 f"{fmean(outcome.late_updates for outcome in of_policy):.1f}",
             ]
         )
-    print_table(HEADINGS, rows)
+    print_table(HEADINGS, rows, HIDE)

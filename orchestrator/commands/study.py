@@ -14,6 +14,7 @@ from orchestrator.commands.common import (
     print_json,
     print_paragraph,
     print_table,
+    wide_option,
 )
 from orchestrator.commands.completion import complete_study
 from orchestrator.commands.exit_codes import FAILURES
@@ -61,6 +62,7 @@ def list_all(as_json: bool) -> None:
 @study.command()
 @_STUDY
 @click.option("--sweep", is_flag=True, help="Print its sweep file, as a start for your own.")
+@wide_option
 @json_option
 def show(name: str, sweep: bool, as_json: bool) -> None:
     """Show a STUDY: its question and its claims, with citations.
@@ -78,8 +80,8 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
     elif as_json:
         print_json(shown.model_dump(mode="json"))
     else:
-        click.echo(f"{shown.name}: {shown.title} ({', '.join(shown.covers)})")
-        click.echo(shown.question)
+        say(f"{shown.name}: {shown.title} ({', '.join(shown.covers)})")
+        say(shown.question)
         print_paragraph(shown.caveat)
         click.echo()
         rows = [
@@ -91,7 +93,7 @@ def show(name: str, sweep: bool, as_json: bool) -> None:
             for claim in shown.claims
         ]
         headings = ("CLAIM", "PUBLISHED", "FORM", "PUBLISHED ON", "PLACE", "CITATION", "CHECK")
-        print_table(headings, rows)
+        print_table(headings, rows, ("CITATION", "FORM", "CHECK", "PLACE", "PUBLISHED ON"))
 
 
 def _self_check_text(claim: "Claim") -> str:

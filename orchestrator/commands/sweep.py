@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_items, print_json
+from orchestrator.commands.common import (
+    connect,
+    count_words,
+    json_option,
+    lab_option,
+    print_items,
+    print_json,
+    wide_option,
+)
 from orchestrator.commands.completion import complete_sweep
 from orchestrator.commands.sweep_control import CONTROL_COMMANDS
 from orchestrator.commands.training_view import feasible
@@ -67,6 +75,7 @@ def validate(file: Path, as_json: bool) -> int:
 
 @sweep.command("plan")
 @_FILE
+@wide_option
 @lab_option
 @json_option
 def plan(file: Path, lab_folder: Path, as_json: bool) -> int:
@@ -143,6 +152,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
 
 
 @sweep.command("list")
+@wide_option
 @lab_option
 @json_option
 def list_all(lab_folder: Path, as_json: bool) -> int:
@@ -168,12 +178,15 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
         for item in sweeps
     ]
     if_empty = "no sweep yet; queue one with: farm sweep submit FILE"
-    return print_items(sweeps, as_json, headings, rows, if_empty)
+    counts = f"{count_text(len(sweeps), 'sweep')}: {count_words(item.state for item in sweeps)}."
+    hide = ("TRIALS", "PRIORITY", "OWNER", "MOST FREQUENT REASON", "SUBMITTED", "RUNS")
+    return print_items(sweeps, as_json, headings, rows, if_empty, counts, hide)
 
 
 @sweep.command()
 @click.argument("name", metavar="SWEEP", shell_complete=complete_sweep)
 @click.option("--digest", is_flag=True, help="Print only the SHA-256 of all results.")
+@wide_option
 @lab_option
 @json_option
 def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
@@ -204,18 +217,18 @@ def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
         print_json(asdict(summary) | shown | {"same_clocks": same})
         return
     counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()))
-    click.echo(
+    say(
         f"{summary.id} {summary.name}: {count_text(summary.trials, 'trial')}, "
         f"{count_text(summary.total, 'run')}: {counts}."
     )
     if summary.left_out.text:
-        click.echo(f"  {safe_text(summary.left_out.text, 400)}")
+        say(f"  {safe_text(summary.left_out.text, 400)}")
     if text := judgement_text(details.runs):
-        click.echo(f"  {text}")
+        say(f"  {text}")
     if summary.state_reason:
-        click.echo(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
+        say(f"  {summary.state}: {safe_text(summary.state_reason, 400)}")
     for line in failure_lines(details.failures):
-        click.echo(f"  failed: {safe_text(line, 700)}")
+        say(f"  failed: {safe_text(line, 700)}")
     if summary.runs.get(RunState.BLOCKED):
         say(f"  blocked runs are tried again after: farm sweep retry {summary.id}")
     if details.runs:

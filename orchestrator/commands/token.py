@@ -10,13 +10,16 @@ import click
 from orchestrator.commands.common import (
     change_options,
     connect,
+    count_words,
     json_option,
     lab_option,
     print_change,
     print_items,
     print_json,
+    wide_option,
 )
 from workloads.cli_options import DurationUpTo, value_option
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.lab_connection import LabConnection
@@ -91,6 +94,7 @@ def _print_link(lab: "LabConnection", person: str, as_json: bool) -> None:
 
 
 @token.command("list")
+@wide_option
 @lab_option
 @json_option
 def list_all(lab_folder: Path, as_json: bool) -> int:
@@ -112,7 +116,9 @@ def list_all(lab_folder: Path, as_json: bool) -> int:
     ]
     headings = ("TOKEN", "PERSON", "ROLE", "EXPIRES (UTC)", "STATE")
     if_empty = "no token yet; add one with: farm lab token add NAME"
-    return print_items(tokens, as_json, headings, rows, if_empty)
+    summary = f"{count_text(len(rows), 'token')}: {count_words(row[-1] for row in rows)}."
+    hide = ("TOKEN", "EXPIRES (UTC)")
+    return print_items(tokens, as_json, headings, rows, if_empty, summary, hide)
 
 
 @token.command()

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_json, print_list
+from orchestrator.commands.common import (
+    connect,
+    json_option,
+    lab_option,
+    print_json,
+    print_list,
+    wide_option,
+)
 from orchestrator.commands.completion import complete_sweep
 from workloads.cli_options import DurationUpTo, value_option
 from workloads.text import safe_text
@@ -19,6 +26,7 @@ HEADINGS = (
     *("PHONE", "MODEL", "CASE", "FEASIBLE", "MEMORY", "TOKENS/S", "HOURS", "ENERGY"),
     *("INTERRUPTED", "LOSS", "SOURCE"),
 )
+HIDE = ("SOURCE", "LOSS", "INTERRUPTED", "TOKENS/S", "ENERGY", "PHONE", "MEMORY")
 TRAINING_MAX_S = 100_000 * 3600.0
 _ANSWERS = {
     "yes": "yes",
@@ -45,6 +53,7 @@ _ANSWERS = {
     type=click.IntRange(1, 10**15),
     help="Tokens to train. Default: the sweep's token_budget.",
 )
+@wide_option
 @lab_option
 @json_option
 def feasible(name: str, limit_s: float, tokens: int | None, lab_folder: Path, as_json: bool) -> int:
@@ -66,7 +75,7 @@ def feasible(name: str, limit_s: float, tokens: int | None, lab_folder: Path, as
         print_json(asdict(answer))
         return 0
     rows = [_cells(item, answer.tokens) for item in answer.forecasts]
-    code = print_list(HEADINGS, rows, "this sweep has no runs")
+    code = print_list(HEADINGS, rows, "this sweep has no runs", hide=HIDE)
     able = {item.phone for item in answer.forecasts if item.feasibility == "yes"}
     phones = count_text(len({item.phone for item in answer.forecasts}), "phone")
     click.echo(

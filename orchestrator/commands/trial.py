@@ -1,5 +1,6 @@
 """`farm trial`: lists trials, and shows the reports on one of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -7,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands.common import connect, json_option, lab_option, print_items, print_json
+from orchestrator.commands.common import (
+    connect,
+    json_option,
+    lab_option,
+    print_items,
+    print_json,
+    wide_option,
+)
 from orchestrator.commands.completion import complete_phone, complete_sweep
 from workloads.cli_options import value_option
 from workloads.command_output import say
@@ -48,6 +56,7 @@ def trial() -> None:
 @value_option(
     "--limit", type=click.IntRange(1, 100_000), default=200, help="Maximum number of trials."
 )
+@wide_option
 @lab_option
 @json_option
 def list_all(
@@ -67,7 +76,13 @@ def list_all(
     if len(trials) > limit and not as_json:
         click.echo(f"There are more than {limit} trials; use --limit to list more.", err=True)
     headings = ("TRIAL", "PHONE", "WHAT", "RUNS", "LAST NOTE")
-    return print_items(shown, as_json, headings, rows, f"no trial of {safe_text(name)} matches")
+    counts = Counter[str]()
+    for item in shown:
+        counts.update(item.runs)
+    runs = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    summary = f"{count_text(len(shown), 'trial')}; runs: {runs}."
+    if_empty = f"no trial of {safe_text(name)} matches"
+    return print_items(shown, as_json, headings, rows, if_empty, summary, ("LAST NOTE",))
 
 
 @trial.command()
@@ -94,10 +109,8 @@ def show(prefix: str, lab_folder: Path, as_json: bool) -> None:
         charts = [asdict(chart) if chart else None for chart in details.charts]
         print_json(asdict(summary) | {"reports": reports, "charts": charts})
         return
-    click.echo(
-        safe_text(f"{summary.id} of {summary.sweep} on {summary.phone}: {summary.label}", 400)
-    )
-    click.echo(f"runs: {_counts(summary)}")
+    say(safe_text(f"{summary.id} of {summary.sweep} on {summary.phone}: {summary.label}", 400))
+    say(f"runs: {_counts(summary)}")
     for item, chart in zip(details.reports, details.charts, strict=True):
         for line in (
             *_result_lines(item, summary.headline),
