@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 JOINT_RULES = "orchestrator/analysis/joint_rules.py"
 PAGES = ROOT / "docs" / "reference"
 HELP_WIDTH = 96
+STATES = "orchestrator.planning.states"
 _BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -371,6 +372,12 @@ def render_runner_contract() -> str:
     return "```text\n" + "\n".join(lines).strip() + "\n```"
 
 
+def render_states(module: str, name: str) -> str:
+    """Every state of an enum, with its meaning."""
+    states = getattr(importlib.import_module(module), name)
+    return table(("state", "meaning"), ((code(state.value), state.text) for state in states))
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "cli": render_cli,
     "conditions": partial(render_sweep_keys, "conditions"),
@@ -399,6 +406,16 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "selector-facts": render_selector_facts,
     "service-metrics": render_service_metrics,
     "studies": render_studies,
+    "run-states": partial(render_states, STATES, "RunState"),
+    "sweep-states": partial(render_states, STATES, "SweepState"),
+    "report-states": partial(render_states, STATES, "ReportStatus"),
+    "health-states": partial(render_states, STATES, "Health"),
+    "phone-states": partial(render_states, STATES, "Availability"),
+    "host-states": partial(render_states, "orchestrator.app.control_hosts", "HostState"),
+    "control-levels": partial(render_states, "workloads.protocol.phone_facts", "ControlLevel"),
+    "memory-outcomes": partial(render_states, "workloads.protocol.memory_outcome", "MemoryOutcome"),
+    "stages": partial(render_states, "workloads.protocol.stage", "Stage"),
+    "event-kinds": partial(render_states, "workloads.protocol.messages", "EventKind"),
     "workloads": render_workloads,
 }
 

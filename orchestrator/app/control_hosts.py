@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 
 from orchestrator.app.control_sweeps import publish_change
@@ -14,15 +13,16 @@ from orchestrator.dispatch.ownership import own_readings
 from orchestrator.store import enrolments, leases, phone_actions, phone_queries
 from orchestrator.store.operator_change import OperatorChange
 from workloads.protocol.messages import PhoneState
+from workloads.text import TextEnum
 
 
-class HostState(StrEnum):
+class HostState(TextEnum):
     """Whether a host works."""
 
-    UP = "up"
-    DRAINED = "drained"
-    AWAY = "away"
-    STOPPED = "stopped"  # it has a problem, so it gets no runs
+    UP = "up", "its phones get runs"
+    DRAINED = "drained", "starts no runs; `farm host drain HOST --off` ends that"
+    AWAY = "away", "its agent sends nothing: it is switched off, or cannot reach the broker"
+    STOPPED = "stopped", "gets no runs because of the problem that `farm host list` shows"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.screen.waiting_sweep import absent_phones
+from orchestrator.app.screen.waiting_sweep import absent_phones, availability_of
 from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
 from orchestrator.dispatch.host_notices import HostNotice, host_notices
 from orchestrator.dispatch.lab_hosts import LabHosts
@@ -133,14 +133,18 @@ class LabPoller:
         readings = own_readings(self._broker.host_readings(hosts_of_lab), owners, previous)
         heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
         ingests = self._broker.ingest_services()
-        phones = join_heartbeats(known, heartbeats, self._leases.read())
+        now, drained = datetime.now(UTC), tuple(drained_hosts(self._db))
+        phones = tuple(
+            replace(phone, availability=availability_of(phone, now, drained))
+            for phone in join_heartbeats(known, heartbeats, self._leases.read())
+        )
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
         problems = reported_problems(phones, heartbeats)
         return LabView(
-            *(datetime.now(UTC), hosts, phones, sweeps, others),
+            *(now, hosts, phones, sweeps, others),
             problems=problems,
-            drained=tuple(drained_hosts(self._db)),
+            drained=drained,
             host_problems=tuple(host_notices(readings, ingests, hosts_of_lab)),
             notices=tuple(latest_notices(self._db, NEWEST_NOTICES)),
             has_scheduler=self._broker.scheduler() is not None,

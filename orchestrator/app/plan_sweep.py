@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.app.screen.waiting_sweep import is_reserved
 from orchestrator.app.store_files import file_head
 from orchestrator.app.twin_estimate import (
     estimate_with_twin,
@@ -292,6 +293,6 @@ def _why_unavailable(phone: KnownPhone) -> str:
     """Why a phone that matches gets no runs at the moment; empty if it gets runs."""
     if phone.health != Health.GOOD:
         return f"{phone.health}: {phone.health_reason}"
-    if phone.reserved_by:
+    if is_reserved(phone, datetime.now(UTC)):
         return f"reserved by {phone.reserved_by}"
     return ""

@@ -11,24 +11,32 @@ from orchestrator.commands.common import (
     change_options,
     confirm,
     connect,
+    count_words,
     json_option,
     lab_option,
     print_change,
     print_json,
     print_list,
     reason_option,
+    wide_option,
     yes_option,
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES, NOTHING
-from orchestrator.planning.states import Health
+from orchestrator.planning.states import Availability
 from workloads.cli_options import DurationUpTo
 from workloads.command_output import say, show_wait
 from workloads.text import safe_text
+from workloads.units import count_text
 
 if TYPE_CHECKING:
     from orchestrator.app.control_phones import CommandOutcome, KnownPhone
 
+HEADINGS = (
+    *("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "SOURCE", "TAGS"),
+    "REASON",
+)
+HIDE = ("SOURCE", "CONTROL", "SOC", "TAGS", "HOST", "REASON", "BATTERY", "TEMP")
 COMMISSION_POLL_S = 0.5
 RESERVED_MAX_S = 365 * 24 * 3600.0
 COMMISSION_LOST_S = 60.0  # it takes as long as the phone needs to cool, but it shows as busy
@@ -47,6 +55,7 @@ def phone() -> None:
 @click.option(
     "--select", "selector", default="", help="List only these; see 'farm help selectors'."
 )
+@wide_option
 @lab_option
 @json_option
 def list_phones(selector: str, lab_folder: Path, as_json: bool) -> int:
@@ -68,9 +77,12 @@ def list_phones(selector: str, lab_folder: Path, as_json: bool) -> int:
         unusable = [{"serial": item.address, "facts": None, **asdict(item)} for item in problems]
         print_json([*(asdict(item) for item in phones), *unusable])
         return 0 if phones else NOTHING
-    headings = ("PHONE", "MODEL", "SOC", "HOST", "STATE", "TEMP", "BATTERY", "CONTROL", "SOURCE")
     rows = [_row(item) for item in phones]
-    code = print_list((*headings, "TAGS"), rows, "no phone yet; connect one, or: farm up --virtual")
+    states = count_words(f"{item.availability}" for item in phones)
+    others = f"; {len(problems)} more cannot be used" if problems else ""
+    summary = f"{count_text(len(phones), 'phone')}: {states}{others}."
+    if_empty = "no phone yet; connect one, or: farm up --virtual"
+    code = print_list(HEADINGS, rows, if_empty, summary, HIDE)
     for item in problems:
         say(safe_text(f"{item.address} on {item.host} cannot be used: {item.text}", 500))
     return code
@@ -345,17 +357,18 @@ def _print_outcome(outcome: "CommandOutcome", as_json: bool = False) -> int:
 def _row(phone: "KnownPhone") -> tuple[str, ...]:
     facts, status = phone.facts, phone.status
     source = facts.provenance.time if facts.provenance else None
-    reserved = f", reserved for {phone.reserved_by}" if phone.reserved_by else ""
-    state = f"{status.state}{reserved} {status.reason}".strip()
+    reserved = f"for {phone.reserved_by}" if phone.availability == Availability.RESERVED else ""
+    reason = status.reason if phone.availability == Availability.AWAY else phone.health_reason
     return (
         phone.serial,
         facts.model,
         facts.soc,
         phone.host,
-        state if phone.health is Health.GOOD else phone.health,
+        f"{phone.availability}",
         "" if status.temp_c is None else f"{status.temp_c:.1f}",
         "" if status.battery_pct is None else f"{status.battery_pct} %",
         facts.control.value,
         facts.runner_error or (str(source) if source else "none"),
         " ".join(phone.tags),
+        reserved or reason,
     )

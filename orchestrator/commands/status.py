@@ -13,7 +13,7 @@ from workloads.command_output import say
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.lab_status import KnownPhone, LabView
+    from orchestrator.app.lab_status import LabView
 
 
 @click.command()
@@ -40,27 +40,20 @@ def status(lab_folder: Path, as_json: bool) -> None:
         say(safe_text(line, 400))
 
 
-def _unhealthy(view: "LabView") -> "list[KnownPhone]":
-    usual = ("good", "retired")
-    return [phone for phone in view.phones if phone.health not in usual]
-
-
 def _states(view: "LabView") -> Counter[str]:
-    """Count phones by what they do."""
-    return Counter(str(phone.status.state) for phone in view.phones if phone.health != "retired")
+    """Count phones by their state."""
+    return Counter(f"{phone.availability}" for phone in view.phones)
 
 
 def _values(view: "LabView") -> dict[str, object]:
     """Return the state of the lab as JSON-like values."""
+    from orchestrator.app.lab_problems import lab_problems
+
     return {
         "at": view.at.isoformat(),
         "hosts": {host: seen_at.isoformat() for host, seen_at in view.hosts.items()},
-        "problems": [asdict(item) for item in view.host_problems],
+        "problems": [asdict(item) for item in lab_problems(view)],
         "phones": dict(sorted(_states(view).items())),
-        "unhealthy": [
-            {"phone": phone.serial, "health": phone.health, "reason": phone.health_reason}
-            for phone in _unhealthy(view)
-        ],
         "drained": view.drained,
         "sweeps": [
             {
@@ -80,27 +73,11 @@ def _values(view: "LabView") -> dict[str, object]:
 
 
 def _problems(view: "LabView") -> Iterator[str]:
-    """Yield every problem with the command that helps."""
-    for notice in view.host_problems:
-        yield f"!       {notice.host}: {notice.text}"
-    for item in view.problems:
-        yield f"!       {item.host}: {item.address} cannot be used: {item.text}"
-    for phone in _unhealthy(view):
-        command = f"farm phone {'check' if phone.health == 'suspect' else 'release'} {phone.serial}"
-        reason = phone.health_reason
-        yield f"!       {phone.serial} is {phone.health}: {reason}; next: {command}"
-    away = _states(view).get("away", 0)
-    if away:
-        yield f"!       {away} phone{'s' * (away > 1)} away; see: farm phone list"
-    for host in view.drained:
-        yield f"!       {host} is drained; undo: farm host drain {host} --off"
-    for sweep in (*view.sweeps, *view.others):
-        if sweep.left and sweep.state == "paused":
-            undo = f"farm sweep resume {sweep.id}"
-            yield f"!       {sweep.id} is paused: {sweep.state_reason}; undo: {undo}"
-        if sweep.failed:
-            see = f"farm trial list {sweep.id} --state failed"
-            yield f"!       {sweep.id} has {sweep.failed} failed runs; see: {see}"
+    """Yield every problem with what helps."""
+    from orchestrator.app.lab_problems import lab_problems
+
+    for item in lab_problems(view):
+        yield f"!       {item.subject}: {item.text}{f'; next: {item.fix}' if item.fix else ''}"
 
 
 def _lines(view: "LabView") -> Iterator[str]:

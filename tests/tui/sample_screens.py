@@ -11,7 +11,7 @@ from orchestrator.analysis.verdict_counts import LeftOutRuns
 from orchestrator.app.lab_status import LabView
 from orchestrator.app.screen.lab_snapshot import LabSnapshot, PhoneTrace
 from orchestrator.planning.eta import RemainingTime
-from orchestrator.planning.states import RunState
+from orchestrator.planning.states import Health, RunState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import KnownPhone, Lease
 from orchestrator.store.sweep_queries import SweepSummary
@@ -55,7 +55,7 @@ def a_lab() -> tuple[KnownPhone, ...]:
     cooling |= {"cool_in_s": (125.0, 100.0, 140.0)}
     unhealthy = {
         "temp_c": None,
-        "health": "quarantined",
+        "health": Health.QUARANTINED,
         "health_reason": "the clocks did not hold",
     }
     return (

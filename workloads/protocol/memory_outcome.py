@@ -1,9 +1,8 @@
 """Whether a workload fitted into a phone's memory, derived from a run's fault and metrics."""
 
-from enum import StrEnum
-
 from workloads.protocol.faults import Fault, FaultKind
 from workloads.protocol.metrics import Metric
+from workloads.text import TextEnum
 
 SWAPPED_MIN_MB = 16.0  # less may come from another process
 # What the runner takes besides its plan: code, stacks and buffers; 2.3 MB with 1 to 8 threads.
@@ -13,15 +12,15 @@ RUNNER_MB = 4.0
 ENGINE_OVERHEAD_MB = 32.0
 
 
-class MemoryOutcome(StrEnum):
+class MemoryOutcome(TextEnum):
     """Whether a workload fitted into a phone's memory."""
 
-    FITS = "fits"
-    SWAPS = "swaps"
-    TOO_LARGE = "predicted too large"  # therefore not tried
-    NEVER_STARTS = "never starts"
-    KILLED = "killed"
-    DIES_LATER = "dies later"
+    FITS = "fits", "the run did not swap"
+    SWAPS = "swaps", "at least 16 MB were swapped out"
+    TOO_LARGE = "predicted too large", "the plan does not fit; it was not tried"
+    NEVER_STARTS = "never starts", "the runner ended before its first step"
+    KILLED = "killed", "the phone killed the runner because memory ran out"
+    DIES_LATER = "dies later", "the runner ended in the middle of its work"
 
 
 _FAULT_OUTCOMES = {

@@ -41,7 +41,7 @@ from workloads.protocol.phone_facts import ControlLevel, PhoneFacts
 from workloads.protocol.stage import Stage
 from workloads.protocol.unusable_phone import UnusablePhone
 from workloads.protocol.verdict import Verdict
-from workloads.text import safe_text
+from workloads.text import TextEnum, safe_text
 from workloads.units import format_ghz
 
 # Names of Celery tasks: each side sends by name and imports no function of the other.
@@ -418,20 +418,20 @@ class IngestHeartbeat(WireModel):
     )
 
 
-class EventKind(StrEnum):
+class EventKind(TextEnum):
     """What happened."""
 
-    SUBMITTED = "submitted"
-    ACCEPTED = "accepted"
-    SUSPECT = "suspect"  # accepted, but not compared
-    VOID = "void"
-    FAULT = "fault"
-    STALE = "stale"
-    EXPIRED = "expired"
-    CONVERGED = "converged"
-    POISONED = "poisoned"
-    HEALTH = "health"
-    CONTROL = "control"
+    SUBMITTED = "submitted", "a sweep was submitted"
+    ACCEPTED = "accepted", "a report was accepted"
+    SUSPECT = "suspect", "a run was accepted, but is not compared"
+    VOID = "void", "a run was void"
+    FAULT = "fault", "an attempt failed"
+    STALE = "stale", "a report arrived too late"
+    EXPIRED = "expired", "a lease expired"
+    CONVERGED = "converged", "a trial reached its precision"
+    POISONED = "poisoned", "a case was blocked"
+    HEALTH = "health", "the health of a phone changed"
+    CONTROL = "control", "an operator changed something"
 
 
 class Event(WireModel):

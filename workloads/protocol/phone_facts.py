@@ -14,14 +14,18 @@ from pydantic import Field
 from workloads.protocol.base import WireModel
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Provenances
+from workloads.text import TextEnum
 
 
-class ControlLevel(StrEnum):
+class ControlLevel(TextEnum):
     """How much of a phone's state can be set; comparisons mix levels only on request."""
 
-    OBSERVED = "observed"  # nothing can be set, only read
-    PARTIAL = "partial"
-    CONTROLLED = "controlled"  # clocks, cores and charging can be set
+    OBSERVED = "observed", "nothing can be set; conditions are only observed"
+    PARTIAL = "partial", "some of that, for example Android's fixed-performance mode"
+    CONTROLLED = (
+        "controlled",
+        "root, clocks can be pinned and verified, CPU temperature can be read",
+    )
 
 
 class Cluster(WireModel):

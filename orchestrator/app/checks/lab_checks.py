@@ -21,6 +21,8 @@ from orchestrator.app.checks.security_checks import (
 )
 from orchestrator.app.checks.usb_checks import adb_server_version, judge_usb, read_host_usb
 from orchestrator.app.lab_connection import LabConnection
+from orchestrator.app.lab_problems import phone_problems
+from orchestrator.app.lab_status import read_lab_status
 from orchestrator.dispatch.central_broker import CentralBroker, HostReading
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.ownership import own_readings
@@ -230,10 +232,17 @@ def check_services(lab: Lab) -> Iterator[CheckFinding]:
         text = f"{connected} phones, clock {offset_s:+.1f} s"
         fix = "" if level == OK else "synchronise its clock with NTP; jobs expire by its clock"
         yield CheckFinding(f"host {heartbeat.host}", level, text, fix)
-        for item in heartbeat.unusable:
-            what, _, fix = item.advice.rpartition("; ")
-            name = f"host {heartbeat.host}"
-            yield CheckFinding(name, WARNING, f"{item.address} cannot be used: {what}", fix)
+
+
+def check_phones(lab: Lab) -> Iterator[CheckFinding]:
+    """Whether all phones and hosts of the lab get runs."""
+    try:
+        with LabConnection(lab) as connection:
+            view = read_lab_status(connection, with_progress=False)
+    except FarmError:
+        return  # check_broker or check_store reports it
+    for item in phone_problems(view):
+        yield CheckFinding(item.subject, WARNING, item.text, item.fix)
 
 
 def check_lab(lab: Lab) -> Iterator[CheckFinding]:
@@ -248,3 +257,4 @@ def check_lab(lab: Lab) -> Iterator[CheckFinding]:
     yield from check_store(lab)
     yield from check_batteries(lab)
     yield from check_services(lab)
+    yield from check_phones(lab)

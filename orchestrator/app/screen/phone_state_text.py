@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from orchestrator.app.lab_status import KnownPhone
-from orchestrator.app.screen.waiting_sweep import is_reserved
-from orchestrator.planning.states import Health
+from orchestrator.app.screen.waiting_sweep import availability_of
+from orchestrator.planning.states import Availability, Health
 from workloads.protocol.messages import PhoneState
 from workloads.protocol.stage import Stage
 from workloads.text import safe_text
@@ -58,6 +58,7 @@ BADGES = {
     "retired": StateBadge("retired", "-", "dim", 6),
     "suspect": StateBadge("SUSPECT", "!", "yellow", 1),
     "away": StateBadge("AWAY", "✗", "red", 2),
+    "drained": StateBadge("drained", "=", "magenta", 4),
     "run": StateBadge("run", "▶", "green", 3),
     "cool": StateBadge("cool", "~", "cyan", 3),
     "charge": StateBadge("charge", "+", "cyan", 3),
@@ -69,14 +70,8 @@ BADGES = {
 
 def state_badge(phone: KnownPhone, now: datetime) -> StateBadge:
     """Return the badge of a phone; problems come before activity."""
-    if phone.health is not Health.GOOD and phone.health in BADGES:
-        return BADGES[phone.health]
-    status = phone.status
-    if status.state is PhoneState.BUSY:
-        return _stage_badge(status.stage)
-    if status.state is not PhoneState.IDLE:
-        return BADGES["away"]
-    return BADGES["reserved" if is_reserved(phone, now) else "idle"]
+    state = phone.availability or availability_of(phone, now)
+    return _stage_badge(phone.status.stage) if state is Availability.BUSY else BADGES[state]
 
 
 @lru_cache(256)
@@ -105,10 +100,12 @@ def _runs(number: int) -> str:
 
 def _why_not(phone: KnownPhone, badge: StateBadge) -> str:
     """Say why a phone gets no runs."""
-    if phone.health is not Health.GOOD:
+    if phone.health is not Health.GOOD and badge is not BADGES["away"]:
         return safe_text(phone.health_reason, 200) or phone.health
     if badge is BADGES["reserved"]:
         return _reservation(phone)
+    if badge is BADGES["drained"]:
+        return "its host is drained"
     last = (
         f", last seen {phone.last_seen_at.astimezone():%d %b %H:%M}" if phone.last_seen_at else ""
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from orchestrator.planning.states import Health, SweepState
+from orchestrator.planning.states import Availability, Health, SweepState
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.store.sweep_queries import SweepSummary
 from workloads.protocol.messages import PhoneState
@@ -18,11 +18,11 @@ WAIT_MIN_S = 8.0
 class Wait(StrEnum):
     """Why a phone, or a whole sweep, gets no runs."""
 
-    QUARANTINED = "quarantined"
-    AWAY = "away"
-    SUSPECT = "suspect"
-    RESERVED = "reserved"
-    DRAINED = "drained"
+    QUARANTINED = Availability.QUARANTINED.value
+    AWAY = Availability.AWAY.value
+    SUSPECT = Availability.SUSPECT.value
+    RESERVED = Availability.RESERVED.value
+    DRAINED = Availability.DRAINED.value
     PAUSED = "paused"
 
 
@@ -62,6 +62,20 @@ def is_reserved(phone: KnownPhone, now: datetime) -> bool:
     """Whether a phone is reserved at the moment."""
     until = phone.reserved_until
     return bool(phone.reserved_by) and (until == 0 or until > now.timestamp())
+
+
+def availability_of(
+    phone: KnownPhone, now: datetime, drained: Collection[str] = ()
+) -> Availability:
+    """Return what a phone does, or why it gets no runs."""
+    wait = _wait(phone, now, drained)
+    if phone.health is Health.RETIRED:
+        return Availability.RETIRED
+    if wait in (Wait.QUARANTINED, Wait.AWAY, Wait.SUSPECT):
+        return Availability(wait)
+    if phone.status.state is PhoneState.BUSY:
+        return Availability.BUSY
+    return Availability.IDLE if wait is None else Availability(wait)
 
 
 def absent_phones(

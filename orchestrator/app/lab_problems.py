@@ -1,0 +1,58 @@
+"""What is wrong in a lab, and what helps: status and doctor show the same list. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.app.lab_status import KnownPhone, LabView
+from orchestrator.app.screen.waiting_sweep import availability_of
+from orchestrator.planning.states import Availability, SweepState
+from workloads.units import count_text
+
+_NEXT = {
+    Availability.QUARANTINED: "farm phone release {}",
+    Availability.SUSPECT: "farm phone check {}",
+    Availability.AWAY: "check its cable, USB debugging and its host",
+}
+
+
+@dataclass(frozen=True)
+class LabProblem:
+    """One thing that is wrong: where, what, and what to do."""
+
+    subject: str
+    text: str
+    fix: str = ""
+
+
+def phone_problems(view: LabView) -> Iterator[LabProblem]:
+    """Yield the phones that get no runs until a person or a check returns them."""
+    for item in view.problems:
+        what, _, fix = item.text.rpartition("; ")
+        subject = f"{item.address} on {item.host}"
+        yield LabProblem(subject, f"cannot be used: {what or item.text}", fix if what else "")
+    for phone in view.phones:
+        state = phone.availability or availability_of(phone, view.at, view.drained)
+        if state in _NEXT:
+            text = f"{state}{_reason(phone, state)}"
+            yield LabProblem(phone.serial, text, _NEXT[state].format(phone.serial))
+    for host in view.drained:
+        yield LabProblem(host, "drained", f"farm host drain {host} --off")
+
+
+def lab_problems(view: LabView) -> Iterator[LabProblem]:
+    """Yield everything that is wrong, with what to do."""
+    for notice in view.host_problems:
+        yield LabProblem(notice.host, notice.text)
+    yield from phone_problems(view)
+    for sweep in (*view.sweeps, *view.others):
+        if sweep.left and sweep.state is SweepState.PAUSED:
+            reason = f": {sweep.state_reason}" if sweep.state_reason else ""
+            yield LabProblem(sweep.id, f"paused{reason}", f"farm sweep resume {sweep.id}")
+        if sweep.failed:
+            see = f"farm trial list {sweep.id} --state failed"
+            yield LabProblem(sweep.id, count_text(sweep.failed, "failed run"), see)
+
+
+def _reason(phone: KnownPhone, state: Availability) -> str:
+    reason = phone.status.reason if state is Availability.AWAY else phone.health_reason
+    return f": {reason}" if reason else ""
