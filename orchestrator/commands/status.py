@@ -47,7 +47,7 @@ def _states(view: "LabView") -> Counter[str]:
 
 def _values(view: "LabView") -> dict[str, object]:
     """Return the state of the lab as JSON-like values."""
-    from orchestrator.app.lab_problems import lab_problems
+    from orchestrator.app.screen.lab_problems import lab_problems
 
     return {
         "at": view.at.isoformat(),
@@ -74,7 +74,7 @@ def _values(view: "LabView") -> dict[str, object]:
 
 def _problems(view: "LabView") -> Iterator[str]:
     """Yield every problem with what helps."""
-    from orchestrator.app.lab_problems import lab_problems
+    from orchestrator.app.screen.lab_problems import lab_problems
 
     for item in lab_problems(view):
         yield f"!       {item.subject}: {item.text}{f'; next: {item.fix}' if item.fix else ''}"

@@ -21,8 +21,8 @@ from orchestrator.app.checks.security_checks import (
 )
 from orchestrator.app.checks.usb_checks import adb_server_version, judge_usb, read_host_usb
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_problems import phone_problems
 from orchestrator.app.lab_status import read_lab_status
+from orchestrator.app.screen.lab_problems import phone_problems
 from orchestrator.dispatch.central_broker import CentralBroker, HostReading
 from orchestrator.dispatch.host_notices import NO_RUNS, host_notices
 from orchestrator.dispatch.ownership import own_readings
