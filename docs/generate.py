@@ -410,7 +410,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sweep-states": partial(render_states, STATES, "SweepState"),
     "report-states": partial(render_states, STATES, "ReportStatus"),
     "health-states": partial(render_states, STATES, "Health"),
-    "phone-states": partial(render_states, STATES, "Availability"),
+    "phone-states": partial(render_states, STATES, "PhoneAvailability"),
     "host-states": partial(render_states, "orchestrator.app.control_hosts", "HostState"),
     "control-levels": partial(render_states, "workloads.protocol.phone_facts", "ControlLevel"),
     "memory-outcomes": partial(render_states, "workloads.protocol.memory_outcome", "MemoryOutcome"),

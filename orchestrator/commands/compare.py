@@ -38,7 +38,8 @@ HEADINGS = (
     *("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS"),
     *("VERDICT", "HOLDS FOR"),
 )
-HIDE = ("HOLDS FOR", "P (HOLM)", "UNIT", "RUNS", "95% INTERVAL")
+LESS_IMPORTANT = (9, 6, 3, 7, 5)  # columns, the least important first
+HIDE = [HEADINGS[column] for column in LESS_IMPORTANT]
 TREND_HEADINGS = (
     *("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE"),
 )
@@ -192,7 +193,7 @@ def _print_rows(rows: list[list[str]]) -> None:
     """Print the rows; what is the same in all of them is said once."""
     shown = list(range(len(HEADINGS)))
     if len(rows) > 1 and sys.stdout.isatty() and not is_wide():
-        shown = [i for i in shown if HEADINGS[i] not in HIDE or len({row[i] for row in rows}) > 1]
+        shown = [i for i in shown if i not in LESS_IMPORTANT or len({row[i] for row in rows}) > 1]
     print_table([HEADINGS[i] for i in shown], [[row[i] for i in shown] for row in rows], HIDE)
     same = [f"{name} {rows[0][i]}" for i, name in enumerate(HEADINGS) if i not in shown]
     if same:

@@ -23,7 +23,7 @@ from orchestrator.commands.common import (
 )
 from orchestrator.commands.completion import complete_phone
 from orchestrator.commands.exit_codes import FAILURES, NOTHING
-from orchestrator.planning.states import Availability
+from orchestrator.planning.states import PhoneAvailability
 from workloads.cli_options import DurationUpTo
 from workloads.command_output import say, show_wait
 from workloads.text import safe_text
@@ -357,8 +357,10 @@ def _print_outcome(outcome: "CommandOutcome", as_json: bool = False) -> int:
 def _row(phone: "KnownPhone") -> tuple[str, ...]:
     facts, status = phone.facts, phone.status
     source = facts.provenance.time if facts.provenance else None
-    reserved = f"for {phone.reserved_by}" if phone.availability == Availability.RESERVED else ""
-    reason = status.reason if phone.availability == Availability.AWAY else phone.health_reason
+    reserved = (
+        f"for {phone.reserved_by}" if phone.availability == PhoneAvailability.RESERVED else ""
+    )
+    reason = status.reason if phone.availability == PhoneAvailability.AWAY else phone.health_reason
     return (
         phone.serial,
         facts.model,

@@ -65,7 +65,7 @@ class Health(TextEnum):
     RETIRED = "retired", "gets no runs and no trials of new sweeps until `farm phone release`"
 
 
-class Availability(TextEnum):
+class PhoneAvailability(TextEnum):
     """What a phone does, or why it gets no runs; the first that holds, from the last to the first.
 
     Commands, screen, page and API show this one word.

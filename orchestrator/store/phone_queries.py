@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
-from orchestrator.planning.states import Availability, Health
+from orchestrator.planning.states import Health, PhoneAvailability
 from orchestrator.store.database import Database, as_utc
 from orchestrator.store.tables import audit, phone
 from workloads.protocol.messages import PhoneState, PhoneStatus
@@ -48,7 +48,7 @@ class KnownPhone:
     reserved_reason: str = ""
     lease: Lease | None = None
     queued: int = 0  # runs of the shown sweep that this phone has still to do
-    availability: Availability | None = None  # None: heartbeats and leases were not read
+    availability: PhoneAvailability | None = None  # None: heartbeats and leases were not read
 
 
 def known_phones(db: Database) -> list[KnownPhone]:

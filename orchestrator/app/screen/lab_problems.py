@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from orchestrator.app.lab_status import KnownPhone, LabView
 from orchestrator.app.screen.waiting_sweep import availability_of
-from orchestrator.planning.states import Availability, SweepState
+from orchestrator.planning.states import PhoneAvailability, SweepState
 from workloads.units import count_text
 
 _NEXT = {
-    Availability.QUARANTINED: "farm phone release {}",
-    Availability.SUSPECT: "farm phone check {}",
-    Availability.AWAY: "check its cable, USB debugging and its host",
+    PhoneAvailability.QUARANTINED: "farm phone release {}",
+    PhoneAvailability.SUSPECT: "farm phone check {}",
+    PhoneAvailability.AWAY: "check its cable, USB debugging and its host",
 }
 
 
@@ -53,6 +53,6 @@ def lab_problems(view: LabView) -> Iterator[LabProblem]:
             yield LabProblem(sweep.id, count_text(sweep.failed, "failed run"), see)
 
 
-def _reason(phone: KnownPhone, state: Availability) -> str:
-    reason = phone.status.reason if state is Availability.AWAY else phone.health_reason
+def _reason(phone: KnownPhone, state: PhoneAvailability) -> str:
+    reason = phone.status.reason if state is PhoneAvailability.AWAY else phone.health_reason
     return f": {reason}" if reason else ""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from orchestrator.app.lab_status import KnownPhone
 from orchestrator.app.screen.waiting_sweep import availability_of
-from orchestrator.planning.states import Availability, Health
+from orchestrator.planning.states import Health, PhoneAvailability
 from workloads.protocol.messages import PhoneState
 from workloads.protocol.stage import Stage
 from workloads.text import safe_text
@@ -71,7 +71,7 @@ BADGES = {
 def state_badge(phone: KnownPhone, now: datetime) -> StateBadge:
     """Return the badge of a phone; problems come before activity."""
     state = phone.availability or availability_of(phone, now)
-    return _stage_badge(phone.status.stage) if state is Availability.BUSY else BADGES[state]
+    return _stage_badge(phone.status.stage) if state is PhoneAvailability.BUSY else BADGES[state]
 
 
 @lru_cache(256)

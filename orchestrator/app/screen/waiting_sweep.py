@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from orchestrator.planning.states import Availability, Health, SweepState
+from orchestrator.planning.states import Health, PhoneAvailability, SweepState
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.store.sweep_queries import SweepSummary
 from workloads.protocol.messages import PhoneState
@@ -18,11 +18,11 @@ WAIT_MIN_S = 8.0
 class Wait(StrEnum):
     """Why a phone, or a whole sweep, gets no runs."""
 
-    QUARANTINED = Availability.QUARANTINED.value
-    AWAY = Availability.AWAY.value
-    SUSPECT = Availability.SUSPECT.value
-    RESERVED = Availability.RESERVED.value
-    DRAINED = Availability.DRAINED.value
+    QUARANTINED = PhoneAvailability.QUARANTINED.value
+    AWAY = PhoneAvailability.AWAY.value
+    SUSPECT = PhoneAvailability.SUSPECT.value
+    RESERVED = PhoneAvailability.RESERVED.value
+    DRAINED = PhoneAvailability.DRAINED.value
     PAUSED = "paused"
 
 
@@ -66,16 +66,16 @@ def is_reserved(phone: KnownPhone, now: datetime) -> bool:
 
 def availability_of(
     phone: KnownPhone, now: datetime, drained: Collection[str] = ()
-) -> Availability:
+) -> PhoneAvailability:
     """Return what a phone does, or why it gets no runs."""
     wait = _wait(phone, now, drained)
     if phone.health is Health.RETIRED:
-        return Availability.RETIRED
+        return PhoneAvailability.RETIRED
     if wait in (Wait.QUARANTINED, Wait.AWAY, Wait.SUSPECT):
-        return Availability(wait)
+        return PhoneAvailability(wait)
     if phone.status.state is PhoneState.BUSY:
-        return Availability.BUSY
-    return Availability.IDLE if wait is None else Availability(wait)
+        return PhoneAvailability.BUSY
+    return PhoneAvailability.IDLE if wait is None else PhoneAvailability(wait)
 
 
 def absent_phones(
