@@ -22,7 +22,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.restore.fence import held_fence
 from workloads.catalogue import bind
-from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.condition import REST, Condition, Protocol
 from workloads.protocol.faults import FarmError
 from workloads.protocol.messages import Job, Report, RunId
 from workloads.protocol.metrics import Source
@@ -31,8 +31,6 @@ from workloads.text import safe_text
 
 LOAD = bind("sgemm-square", {"n": 512})
 WARM_S, COLD_S = 120.0, 10.0
-# Also in a warm room: the phone has to cool and to come to rest, not to be cold.
-COOL_START = {"start_temp_max_c": 36.0, "start_slope_max_c_per_min": 0.5}
 AT_ONCE = {"start_temp_max_c": 60.0, "start_slope_max_c_per_min": 60.0}  # after a look at its rest
 CORES_MAX = 4
 _TRIAL = f"tr-{0:016x}"  # no trial of a sweep
@@ -92,7 +90,7 @@ def conditions(facts: PhoneFacts, quick: bool) -> Iterator[Condition]:
         return
     # The long protocol: this phone may throttle while it warms up.
     yield any_start.model_copy(update={"protocol": Protocol.ENDURANCE, "time_min_s": WARM_S})
-    cool = unknown.model_copy(update=COOL_START) if facts.cpu_zones else unknown
+    cool = unknown.model_copy(update={"start_temp_max_c": REST})
     yield from [cool] * RUNS_LEARNED
 
 
@@ -103,6 +101,8 @@ def _run_series(phone: Phone, context: LaneContext, quick: bool) -> str:
     for number, condition in enumerate(conditions(phone.facts, quick), start=1):
         if number > learns_anew:
             context = replace(context, relearn=None)
+        # After the warm run, so that how the phone cools is learned on the way.
+        context = replace(context, learns_rest=not quick and number == learns_anew)
         job = Job(
             run=RunId(trial=_TRIAL, repeat=0, attempt=number),
             phone=phone.facts.serial,

@@ -36,8 +36,9 @@ from agent.phone.phone_waits import PhoneWaits
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import ShellResult, parse_complete_nodes
 from agent.phone.shell_link import LINK_LOST
+from agent.phone.start_limit import NO_START_LIMIT
 from agent.prepare.charge import charge_battery
-from agent.prepare.cooldown import cool_again, cool_down
+from agent.prepare.cooldown import cool_again, cool_down, wait_for_rest
 from agent.prepare.pinning import pin_phone, resolve_condition
 from agent.prepare.quiesce import quiesce, quiet_queries
 from agent.restore.fence import blame_lease_loss
@@ -82,6 +83,7 @@ class _Lane:
         self.rounds: CanaryRounds | None = None
         self.canaries: Mapping[CanaryKind, CanaryTimes] = {}
         self.resting_rails_w: float | None = None
+        self.start = NO_START_LIMIT
         self.launched_s = (0.0, 0.0)  # host's clock before and after the snapshot and the launch
         self.view_before = ShellView()
         self.result: RunResult | None = None
@@ -122,7 +124,7 @@ class _Lane:
                     self.rounds.run_first(self.context.relearn)
             with stage(Stage.COOL):
                 if self.context.canary:
-                    cool_again(phone, job.condition, self.waits.sleep)
+                    cool_again(phone, job.condition, self.start, self.waits.sleep)
             with stage(Stage.RUN):
                 before, output = self._run(probe, spec)
             with stage(Stage.CANARY_AFTER):
@@ -155,8 +157,11 @@ class _Lane:
     def _cool_down(self, probe: RunProbe) -> None:
         nodes = (probe.coolers.keys(), probe.power_nodes)
         show = self.context.status.show_snapshot
+        if self.context.learns_rest:
+            wait_for_rest(self.phone, self.job.condition, self.waits.sleep)
         before = read_rails(self.phone)
-        cool_down(self.phone, self.job.condition, self.waits.sleep, show, *nodes)
+        self.start = cool_down(self.phone, self.job.condition, self.waits.sleep, show, *nodes)
+        self.applied = self.applied.model_copy(update=self.start.as_applied())
         self.resting_rails_w = resting_rails_w(before, read_rails(self.phone))
         self.phone.cooling.finish_trace()
 
@@ -213,6 +218,7 @@ class _Lane:
             temp_step_c=memory.temp_step_c,
             core_flops=memory.core_flops,
             host_s=host_s,
+            start=self.start,
         )
         observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
         meter = observation.power.grade.meter

@@ -24,6 +24,7 @@ class LaneContext:
     runner_for: Callable[[str], RunnerBuild] = runner_for
     canary: bool = True
     relearn: CanarySeries | None = None  # how the references of the canaries are learned again
+    learns_rest: bool = False  # the phone comes to rest before the run, and is remembered so
     files: Path | None = None  # of external programs, by digest; None: in state_dir
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 

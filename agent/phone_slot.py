@@ -89,6 +89,7 @@ class PhoneSlot:
             battery_pct=status.battery_pct,
             cool_in_s=status.cool_in_s,
             cooling=self._cooling_estimate(),
+            rest_c=self.phone.memory.rest.hottest_c if self.phone.memory.rest else None,
             remaining_s=status.remaining_s,
             steps=status.steps,
             locked_khz=dict(status.locked_khz),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from agent.phone.cooling_model import TempReading, fit_cooling, predict_time_to_cool
 from agent.phone.phone_memory import CoolingHistory, cooling_section
+from agent.phone.start_limit import find_start_limit
 from agent.prepare.cooldown import CoolEnough, KeepWaiting, TempSample, decide_start
 from agent.virtual.physics.heat_network import HeatNetwork
 from agent.virtual.profiles import HeatProfile, load_profile
@@ -106,7 +107,7 @@ def cool(phone: HeatNetwork | ChainPhone, rng: random.Random) -> list[tuple[Temp
 
 def true_cool_s(trace: Sequence[tuple[TempReading, float]], condition: Condition) -> float | None:
     """Return when the phone was cool and steady, by its true temperatures."""
-    limit = condition.start_temp_max_c or math.inf
+    limit = condition.start_limit_c(None) or math.inf
     for (first, die), (later, after) in zip(trace, trace[4:], strict=False):
         slope = 60 * (after - die) / (later.t_s - first.t_s)
         if die <= limit and abs(slope) <= condition.start_slope_max_c_per_min:
@@ -119,13 +120,14 @@ def started_by_rule_s(
 ) -> float | None:
     """Return when the rule starts a run, with samples at the times that it requests."""
     samples: list[TempSample] = []
+    start = find_start_limit(condition, True, None, None)
     next_s = 0.0
     for row, (reading, _) in enumerate(trace):
         if reading.t_s < next_s:
             continue
         samples.append(TempSample(reading.t_s, reading.temp_c))
         fit = fit_cooling(cooling_section([reading for reading, _ in trace[: row + 1]]))
-        decision = decide_start(samples, 0.0, condition, fit)
+        decision = decide_start(samples, 0.0, condition, fit, start)
         if isinstance(decision, CoolEnough):
             return reading.t_s
         if isinstance(decision, KeepWaiting):

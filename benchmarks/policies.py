@@ -22,6 +22,7 @@ twice as fast.
 import argparse
 import heapq
 import itertools
+import math
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from pathlib import Path
 
 from agent.phone.phone_memory import CoolingHistory
 from agent.phone.phone_waits import PIECE_MAX_S
+from agent.phone.start_limit import StartBy, StartLimit
 from agent.prepare.cooldown import (
     CoolEnough,
     KeepWaiting,
@@ -107,6 +109,7 @@ class SimPhone:
         self.rng = rng
         self.heat = HeatNetwork(load_profile(model).heat, ROOM_C, rng.gauss(1.0, 0.03))
         self.heat.temps = self.heat.steady_state(idle_w(model))
+        self.rest_c = self.die_c
         self.t_s = 0.0
 
     @property
@@ -171,7 +174,7 @@ def sleep_rule(seconds: float) -> Cool:
 
 def poll_threshold(phone: SimPhone, condition: Condition) -> None:
     """Read the temperature every five seconds; start after ten minutes in any case."""
-    limit = condition.start_temp_max_c or 99.0
+    limit = condition.start_limit_c(phone.rest_c) or 99.0
     for _ in range(120):
         if phone.read()[0] <= limit:
             return
@@ -180,7 +183,7 @@ def poll_threshold(phone: SimPhone, condition: Condition) -> None:
 
 def rest_until_inside(phone: SimPhone, condition: Condition) -> None:
     """Rest until the true temperature is inside the band."""
-    limit = (condition.start_temp_max_c or 99.0) + SLACK_C
+    limit = (condition.start_limit_c(phone.rest_c) or 99.0) + SLACK_C
     steepest = 2 * condition.start_slope_max_c_per_min
     while phone.die_c > limit or -phone.slope_c_per_min() > steepest:
         phone.rest(STEP_S)
@@ -193,12 +196,14 @@ def agent_rule(memory: CoolingHistory) -> Cool:
         if condition.start_temp_max_c is None:
             return
         samples: list[TempSample] = []
+        limit_c = condition.start_limit_c(phone.rest_c)
+        start = StartLimit(StartBy.LIMIT, math.inf if limit_c is None else limit_c)
         since_s = phone.t_s
         while True:
             die, body = phone.read()
             memory.record(phone.t_s, die, body)
             samples.append(TempSample(phone.t_s, die))
-            decision = decide_start(samples, since_s, condition, None)
+            decision = decide_start(samples, since_s, condition, None, start)
             if isinstance(decision, CoolEnough):
                 memory.finish_trace()
                 return
@@ -213,8 +218,9 @@ def execute_run(phone: SimPhone, job: tuple[Case, Condition], cool: Cool, score:
     case, condition = job
     cool(phone, condition)
     score.runs += 1
-    if condition.start_temp_max_c is not None:
-        score.too_warm += phone.die_c > condition.start_temp_max_c + SLACK_C
+    limit_c = condition.start_limit_c(phone.rest_c)
+    if limit_c is not None:
+        score.too_warm += phone.die_c > limit_c + SLACK_C
         score.falling += -phone.slope_c_per_min() > 2 * condition.start_slope_max_c_per_min
     phone.work(case, condition)
 

@@ -78,6 +78,9 @@ def _all_values(run: RunObservation) -> Values:
     yield from loss_values(run)
     yield from _memory(run)
     yield "start_temp_c", run.before.temp_c
+    rest_c = run.start.rest.hottest_c if run.start.rest else None
+    if rest_c is not None and run.before.temp_c is not None:
+        yield "start_above_rest_k", run.before.temp_c - rest_c
     yield "peak_temp_c", max(run.sampled_temps_c, default=None)
     yield "pinned_clock_share", run.clocks.pinned_share
     yield "time_to_throttle_s", run.throttled_after_s

@@ -42,6 +42,7 @@ from agent.judge.work_rules import ClaimedWork
 from agent.phone.canary_reference import CanaryTimes
 from agent.phone.kernel_nodes import GPU_POLICY, clock_node, used_clusters
 from agent.phone.power_stats import RailTotals
+from agent.phone.start_limit import NO_START_LIMIT, StartLimit
 from workloads.catalogue import Case, cost_of, launch_for, thread_count
 from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import RunnerFailed
@@ -79,6 +80,7 @@ class AgentObservations:
     core_flops: float | None = None  # of a core, in the fastest canary step this phone ever did
     # Host seconds between the snapshots before and after the run: at least, at most.
     host_s: tuple[float, float] | None = None
+    start: StartLimit = NO_START_LIMIT
 
 
 NO_AGENT_OBSERVATIONS = AgentObservations()
@@ -131,6 +133,7 @@ class RunObservation:
     temp_step_c: float | None = None
     core_flops: float | None = None
     host_s: tuple[float, float] | None = None
+    start: StartLimit = NO_START_LIMIT
 
     @property
     def finest_temp_step_c(self) -> float | None:
@@ -243,6 +246,7 @@ def observe(
         temp_step_c=agent.temp_step_c,
         core_flops=agent.core_flops,
         host_s=agent.host_s,
+        start=agent.start,
     )
     observation = _observe_timed_part(observation, is_external=case.manifest is not None)
     return _observe_power(observation, agent)

@@ -35,7 +35,8 @@ from agent.judge.work_rate_rules import (
 )
 from agent.judge.work_rules import work_objections
 from agent.phone.kernel_nodes import GPU_POLICY
-from workloads.protocol.condition import Protocol
+from agent.phone.start_limit import StartBy
+from workloads.protocol.condition import REST, Protocol
 from workloads.protocol.memory_outcome import SWAPPED_MIN_MB
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FIXED
@@ -111,8 +112,15 @@ def check_cores(run: RunObservation) -> Iterator[Reason]:
 
 
 def check_start_temperature(run: RunObservation) -> Iterator[Reason]:
-    """The run started at or below the requested temperature."""
-    limit_c, start_c = run.condition.start_temp_max_c, run.before.temp_c
+    """The run started at or below the requested temperature, as far as one can be read."""
+    start, start_c = run.start, run.before.temp_c
+    limit_c = run.condition.start_limit_c(None)
+    if run.condition.start_temp_max_c == REST:
+        if start.by is StartBy.BATTERY:
+            yield Reason.remark(ReasonCode.START_BY_BATTERY)
+        elif start.by is StartBy.ANY and run.probe.facts.cpu_zones:
+            yield Reason.remark(ReasonCode.START_UNCHECKED)
+        limit_c = start.max_c if start.by is StartBy.REST else None
     if limit_c is None:
         return
     if start_c is None:

@@ -189,10 +189,17 @@ def parse_level_pct(text: str) -> int | None:
 
 def dumpsys_battery_level_pct(text: str) -> int | None:
     """The level that `dumpsys battery` prints, for phones that hide the nodes from the shell."""
+    level, scale = (_dumpsys_number(text, name) for name in ("level", "scale"))
+    full = 100 if scale is None else scale
+    return parse_level_pct(str(level * 100 // full)) if level is not None and full else None
+
+
+def dumpsys_battery_temp_c(text: str) -> float | None:
+    """The temperature that `dumpsys battery` prints, in tenths of a degree."""
+    return plausible_temp_c(_dumpsys_number(text, "temperature"), 0.1)
+
+
+def _dumpsys_number(text: str, name: str) -> int | None:
     # Some vendors do not indent, others append a history with levels of the past.
-    level, scale = (
-        re.search(rf"^\s*{name}: ?(\d{{1,4}})\s*$", text, re.MULTILINE | re.ASCII)
-        for name in ("level", "scale")
-    )
-    full = int(scale[1]) if scale else 100
-    return parse_level_pct(str(int(level[1]) * 100 // full)) if level and full else None
+    found = re.search(rf"^\s*{name}: ?(\d{{1,4}})\s*$", text, re.MULTILINE | re.ASCII)
+    return int(found[1]) if found else None

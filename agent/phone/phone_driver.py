@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from agent.deadline import Deadline
 from agent.phone.battery_wear import GAP_MAX_S, with_hours
 from agent.phone.canary_reference import CanaryReference
-from agent.phone.phone_memory import CoolingHistory, PhoneMemory
+from agent.phone.phone_memory import CoolingHistory, PhoneMemory, RestTemps
 from agent.phone.phone_paths import BOOT_ID, UPTIME
 from agent.phone.shell_command import (
     ShellCommand,
@@ -98,6 +98,15 @@ class Phone:
         changes = {"gauge": gauge, "idle_w": idle_w, "idle_meter": meter}
         self._memory = self._memory.model_copy(update=changes)
         self.facts = self.facts.model_copy(update={"gauge": gauge})
+
+    def remember_rest(self, rest: RestTemps) -> None:
+        """Keep the temperatures at rest. What was seen in passing yields to what is cooler."""
+        known = self._memory.rest
+        if known is not None and not rest.waited:
+            known_c, now_c = (each.hottest_c or each.battery_c for each in (known, rest))
+            if known.waited or (known_c is not None and now_c is not None and now_c >= known_c):
+                return
+        self._memory = self._memory.model_copy(update={"rest": rest})
 
     def remember_canary(self, key: str, reference: CanaryReference) -> None:
         """Keep how long a canary takes with these cores and clocks."""

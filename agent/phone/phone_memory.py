@@ -1,6 +1,6 @@
 """What is remembered about a phone from one run to the next, and across restarts of its agent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -25,12 +25,34 @@ RESTED_S = 300.0  # a temperature that is constant for this long is the resting 
 RESTED_C_PER_MIN = 0.1
 
 
+class RestTemps(WireModel):
+    """The temperatures of a phone at rest, in °C, in the room in which they were learned."""
+
+    zones_c: dict[str, float] = Field(default_factory=dict, description="by the type of CPU zone")
+    battery_c: float | None = Field(default=None, description="what shows the room best")
+    waited: bool = Field(default=False, description="the phone was seen at rest for minutes")
+
+    @property
+    def hottest_c(self) -> float | None:
+        """The temperature of the hottest CPU zone; None if no zone was readable."""
+        return max(self.zones_c.values(), default=None)
+
+    def above_k(self, zones_c: Mapping[str, float]) -> float | None:
+        """How much warmer than at rest the CPU zones are: the one that differs most."""
+        usual_c = self.hottest_c
+        if usual_c is None:
+            return None
+        above = (temp_c - self.zones_c.get(zone, usual_c) for zone, temp_c in zones_c.items())
+        return max(above, default=None)
+
+
 class PhoneMemory(WireModel):
     """What survives the agent: how the phone cools, its gauge's calibration, its idle power."""
 
     model_config = ConfigDict(extra="ignore")  # what another version remembered is not lost
 
     cooling: CoolingPosterior = PRIOR
+    rest: RestTemps | None = None
     gauge: FuelGauge | None = None
     idle_w: float | None = Field(default=None, ge=0)
     idle_meter: str = Field(default="battery", description="the meter that showed the idle power")

@@ -3,13 +3,14 @@
 The temperature is also added to the phone's cooling history, and the power to its idle samples.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from agent.deadline import Deadline
 from agent.phone.kernel_nodes import (
     SUPPLY,
     dumpsys_battery_level_pct,
+    dumpsys_battery_temp_c,
     hottest_c,
     is_cooler_active,
     parse_level_pct,
@@ -18,8 +19,9 @@ from agent.phone.kernel_nodes import (
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME
 from agent.phone.shell_command import ShellCommand, parse_complete_nodes, read_nodes_command
+from agent.phone.thermal_zones import battery_temp_c
 
-BATTERY_LEVEL = f"{SUPPLY}/battery/capacity"
+BATTERY_LEVEL, BATTERY_TEMP = f"{SUPPLY}/battery/capacity", f"{SUPPLY}/battery/temp"
 IDLE_SAMPLES_MAX = 40
 
 
@@ -30,6 +32,8 @@ class PhoneSnapshot(NamedTuple):
     temp_c: float | None  # of the hottest CPU zone; None if no zone gives a plausible value
     battery_pct: int | None
     capped: bool = False  # a cooling device limits the CPU clocks
+    zones_c: Mapping[str, float] = {}  # of each CPU zone, by its type
+    battery_c: float | None = None
 
 
 def take_snapshot(
@@ -52,8 +56,9 @@ def snapshot_command(phone: Phone, nodes: Collection[str] = ()) -> ShellCommand:
     """The command that reads what a snapshot shows, and other nodes."""
     body = phone.facts.body_zone
     zones = (*phone.facts.cpu_zones, *((body,) if body is not None else ()))
-    level = supply_node(BATTERY_LEVEL, phone.facts.gauge_supply)
-    return read_nodes_command([UPTIME, level, *(zone.path for zone in zones), *nodes])
+    supply = phone.facts.gauge_supply
+    battery = (supply_node(node, supply) for node in (BATTERY_LEVEL, BATTERY_TEMP))
+    return read_nodes_command([UPTIME, *battery, *(zone.path for zone in zones), *nodes])
 
 
 def record_snapshot(
@@ -74,7 +79,12 @@ def record_snapshot(
     level_pct = parse_level_pct(nodes.get(level, ""))
     if level_pct is not None:
         phone.watch_battery(t_s, level_pct)
-    return PhoneSnapshot(t_s, temp_c, level_pct, capped)
+    zones_c: dict[str, float] = {}
+    for zone in zones:
+        zone_c = hottest_c((zone,), nodes)
+        if zone_c is not None:
+            zones_c[zone.type] = max(zone_c, zones_c.get(zone.type, zone_c))
+    return PhoneSnapshot(t_s, temp_c, level_pct, capped, zones_c, battery_temp_c(nodes))
 
 
 def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
@@ -83,6 +93,14 @@ def read_battery_pct(phone: Phone, snapshot: PhoneSnapshot) -> int | None:
         return snapshot.battery_pct
     # Some phones hide the battery nodes from the shell.
     return dumpsys_battery_level_pct(phone.shell(["dumpsys", "battery"]).text)
+
+
+def with_battery_temp(phone: Phone, snapshot: PhoneSnapshot) -> PhoneSnapshot:
+    """The snapshot with the framework's battery temperature if the nodes are hidden."""
+    if snapshot.battery_c is not None:
+        return snapshot
+    text = phone.shell(["dumpsys", "battery"]).text
+    return snapshot._replace(battery_c=dumpsys_battery_temp_c(text))
 
 
 def with_battery_level(phone: Phone, snapshot: PhoneSnapshot) -> PhoneSnapshot:

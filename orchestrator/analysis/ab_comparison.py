@@ -111,6 +111,7 @@ class ComparisonTable:
     margin: float
     left_out: tuple[tuple[Exclusion, int], ...]
     same_clocks: tuple[SameClock, ...] = ()  # levels of the two sides that are one clock
+    starts_c: tuple[tuple[str, float, float], ...] = ()  # of each phone: coolest and warmest
 
 
 def compare_sides(

@@ -62,7 +62,8 @@ def compare_results(
     paired = _pair_sides(lab, base, candidate, request)
     table = _refuse_empty(compare_sides(paired, request.group_by, request.margin))
     facts_of = {phone.serial: phone.facts for phone in phone_queries.known_phones(lab.store)}
-    return replace(table, same_clocks=same_paired_clocks(paired.pairs, facts_of))
+    same = same_paired_clocks(paired.pairs, facts_of)
+    return replace(table, same_clocks=same, starts_c=_starts_c(lab, paired))
 
 
 @operation(Role.VIEWER)
@@ -118,6 +119,20 @@ def _pair_sides(
     series = {name: _trial_series(lab, name, request.metric) for name in dict.fromkeys(sweeps)}
     of_base, of_candidate = (series[side.sweep or sweeps[0]] for side in sides)
     return pair_trials(of_base, of_candidate, sides, request.allow_mixed)
+
+
+def _starts_c(lab: LabConnection, paired: PairedTrials) -> tuple[tuple[str, float, float], ...]:
+    """The range of start temperatures of each phone: phones at rest differ by many degrees."""
+    sides = [side for pair in paired.pairs for side in (pair.base, pair.candidate)]
+    phones: dict[str, list[float]] = {}
+    for sweep in dict.fromkeys(side.sweep for side in sides):
+        for found in metric_values(lab.store, "start_temp_c", sweep):
+            if found.value is not None:
+                phones.setdefault(found.trial.phone, []).append(found.value)
+    compared = dict.fromkeys(side.phone for side in sides)
+    return tuple(
+        (each, min(phones[each]), max(phones[each])) for each in compared if each in phones
+    )
 
 
 def _trial_series(lab: LabConnection, sweep: str, metric: str) -> list[TrialSeries]:

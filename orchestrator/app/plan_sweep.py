@@ -1,13 +1,14 @@
 """Checks and plans a sweep: which runs it becomes on which phones, how long they take."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
+from orchestrator.app.read_status import list_connected_phones
 from orchestrator.app.screen.waiting_sweep import is_reserved
 from orchestrator.app.store_files import file_head
 from orchestrator.app.twin_estimate import (
@@ -31,6 +32,7 @@ from orchestrator.planning.plan_warnings import (
 )
 from orchestrator.planning.run_durations import Durations, EstimateBasis
 from orchestrator.planning.run_limits import StepTime, limit_warnings, step_s_from_run
+from orchestrator.planning.start_outlook import never_cool, start_waits
 from orchestrator.planning.states import Health
 from orchestrator.planning.trials import Trial
 from orchestrator.store import phone_queries, sweep_queries, timings
@@ -40,7 +42,7 @@ from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from orchestrator.sweepfile.workload_reader import FetchFile, fetch_no_file
 from workloads.catalogue import cost_of, launch_for, step_of
-from workloads.protocol.faults import FarmError
+from workloads.protocol.faults import BrokerDown, FarmError
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.same_clocks import SameClock
 from workloads.text import safe_text
@@ -80,6 +82,7 @@ class SweepPlan:
     unavailable: dict[str, str] = field(default_factory=dict)  # matching phones that get no runs
     store_error: str = ""  # why the phones of the lab are not known
     same_clocks: tuple[SameClock, ...] = ()  # levels that a phone does not distinguish
+    waits: tuple[str, ...] = ()  # of phones that are too warm to start at once
 
     @property
     def runs(self) -> int:
@@ -111,6 +114,7 @@ class SweepPlan:
             "unavailable": self.unavailable,
             "disk": asdict(self.disk),
             "warnings": list(self.warnings),
+            "waits": list(self.waits),
             "same_clocks": [asdict(each) for each in self.same_clocks],
         }
 
@@ -131,7 +135,27 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         named = SweepName(sweep.id, sweep.name)
         return SweepPlan(named, warnings=warnings, store_error=str(error))
     missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
-    return plan_on_phones(sweep, store, missing)
+    plan = plan_on_phones(sweep, store, missing)
+    outlook = start_outlook(lab, sweep, [each.phone for each in plan.estimates])
+    return replace(plan, warnings=(*plan.warnings, *outlook.warnings), waits=outlook.waits)
+
+
+class StartOutlook(NamedTuple):
+    """Which phones are too warm for a sweep now: for good, and for how long."""
+
+    warnings: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+
+
+def start_outlook(lab: LabConnection, sweep: Sweep, serials: Collection[str]) -> StartOutlook:
+    """Compare the present temperatures of phones with the start temperatures of a sweep."""
+    conditions = list(dict.fromkeys(cell.condition for cell in sweep.cells))
+    try:
+        phones = [phone for phone in list_connected_phones(lab) if phone.serial in serials]
+    except BrokerDown:
+        return StartOutlook()
+    waits = start_waits(conditions, phones)
+    return StartOutlook(tuple(never_cool(conditions, phones)), tuple(waits))
 
 
 def missing_files(head: Callable[[str], bytes | None], sweep: Sweep) -> list[str]:

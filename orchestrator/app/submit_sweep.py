@@ -9,7 +9,13 @@ from typing import Any
 from orchestrator.app.app_errors import NoPhoneMatches
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.plan_sweep import SweepName, missing_files, pattern_warnings, spread_trials
+from orchestrator.app.plan_sweep import (
+    SweepName,
+    missing_files,
+    pattern_warnings,
+    spread_trials,
+    start_outlook,
+)
 from orchestrator.app.store_files import file_head
 from orchestrator.planning.expand import Expansion, SkippedPhone
 from orchestrator.planning.plan_warnings import clock_warnings, same_planned_clocks
@@ -35,6 +41,7 @@ class Submission:
     stored: submission.SubmissionCounts
     warnings: tuple[str, ...] = ()
     same_clocks: tuple[SameClock, ...] = ()  # levels that a phone does not distinguish
+    waits: tuple[str, ...] = ()  # of phones that are too warm to start at once
 
 
 @operation(Role.OPERATOR)
@@ -49,7 +56,9 @@ def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file
     expansion = spread_trials(sweep, phones, lab.store)
     _refuse_too_few(sweep, expansion)
     same = same_planned_clocks(expansion.trials, [phone.facts for phone in phones])
+    outlook = start_outlook(lab, sweep, expansion.phones)
     warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion), *clock_warnings(same))
+    warnings += outlook.warnings
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
     row |= _policy_columns(sweep.policy, lab.user)
     runs = order_runs(sweep, expansion.trials)
@@ -63,7 +72,8 @@ def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file
     # The sweep is stored; a scheduler that misses the event finds it at its next poll.
     with suppress(BrokerDown):
         lab.broker.publish_event(event)
-    return Submission(SweepName(sweep.id, sweep.name), expansion.skipped, stored, warnings, same)
+    named = SweepName(sweep.id, sweep.name)
+    return Submission(named, expansion.skipped, stored, warnings, same, outlook.waits)
 
 
 def _same_name(lab: LabConnection, sweep: Sweep) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.planning.estimate import CalculatedRun
 from orchestrator.planning.trials import Trial
 from workloads.catalogue import launch_for, workload_of
+from workloads.protocol.condition import REST
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import PhoneFacts
 
@@ -69,6 +70,7 @@ def to_request(trial: Trial) -> dict[str, Any]:
     """Describe a run in the keys that a twin reads."""
     condition = trial.condition
     launch = launch_for(trial.case, condition.launch)
+    by_rest = condition.start_temp_max_c == REST
     return {
         "workload": trial.case.workload,
         "parameters": trial.case.parameters,
@@ -78,7 +80,8 @@ def to_request(trial: Trial) -> dict[str, Any]:
         "steps": launch.steps,
         "seconds": launch.seconds,
         "max_seconds": launch.max_seconds,
-        "start_c": condition.start_temp_max_c,
+        "start_c": condition.start_limit_c(None),
+        "above_rest_k": condition.above_rest_k if by_rest else None,
         "wait_s": condition.cool_wait_max_s,
         "backend": trial.case.backend,
         **{name: trial.case.options[name] for name in TWIN_OPTIONS if name in trial.case.options},

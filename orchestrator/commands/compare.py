@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +44,7 @@ TREND_HEADINGS = (
     *("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE"),
 )
 TREND_HIDE = ("SOURCE", "METRIC", "SWEEPS", "SINCE", "RUNS")
+STARTS_SHOWN = 6
 TREND_FAIL_ON = ("", "slower", "faster")  # the last changes that --fail-on may name
 
 
@@ -179,6 +180,8 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     notes.append(
         f"{what}; differences within ±{table.margin:.1%} count as equal; source: {sources}"
     )
+    if table.starts_c:
+        notes.append(f"hottest CPU zone at the start: {_starts_text(table.starts_c)}")
     if table.left_out:
         notes.append(f"left out: {exclusions_text(table)}")
     notes += [
@@ -198,6 +201,12 @@ def _print_rows(rows: list[list[str]]) -> None:
     same = [f"{name} {rows[0][i]}" for i, name in enumerate(HEADINGS) if i not in shown]
     if same:
         print_paragraph(f"the same in all rows: {', '.join(same)}; -w for all")
+
+
+def _starts_text(starts_c: Sequence[tuple[str, float, float]]) -> str:
+    shown = [f"{phone} {low:.1f} to {high:.1f} °C" for phone, low, high in starts_c[:STARTS_SHOWN]]
+    more = len(starts_c) - STARTS_SHOWN
+    return ", ".join(shown) + (f" and {count_text(more, 'more phone')}" if more > 0 else "")
 
 
 def _cells(row: "Comparison") -> list[str]:
@@ -238,6 +247,7 @@ def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str
         "overall": [as_json(row) for row in table.overall],
         "left_out": dict(table.left_out),
         "same_clocks": [asdict(item) for item in table.same_clocks],
+        "starts_c": [list(start) for start in table.starts_c],
     }
 
 

@@ -38,6 +38,8 @@ def print_plan(plan: SweepPlan, sweep: Sweep, file: Path) -> None:
         say(line)
     if not plan.store_error:
         _print_phones(plan)
+    for wait in plan.waits:
+        say(f"  start: {safe_text(wait, WARNING_MAX)}")
     for warning in plan.warnings:
         say(f"  warning: {safe_text(warning, WARNING_MAX)}")
     if plan.estimates:

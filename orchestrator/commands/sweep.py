@@ -131,6 +131,7 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
         shown = {
             "skipped": [asdict(item) for item in skipped],
             "warnings": list(submission.warnings),
+            "waits": list(submission.waits),
             "same_clocks": [asdict(item) for item in submission.same_clocks],
         }
         print_json(asdict(stored) | shown)
@@ -145,6 +146,8 @@ def submit(file: Path, lab_folder: Path, as_json: bool) -> int:
     for (reason, cells), phones in reasons.items():
         some = f" ({count_text(cells, 'cell')})" if cells else ""
         click.echo(f"  skipped: {', '.join(phones)}{some}: {safe_text(reason, 600)}", err=True)
+    for wait in submission.waits:
+        click.echo(f"  start: {safe_text(wait, WARNING_MAX)}", err=True)
     for warning in submission.warnings:
         click.echo(f"  warning: {safe_text(warning, WARNING_MAX)}", err=True)
     say(f"Follow it with: farm watch {stored.sweep}", err=True)

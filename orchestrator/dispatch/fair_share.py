@@ -53,6 +53,7 @@ class ExpectedDuration:
     run_s: float
     rise_c: float
     start_max_c: float | None
+    start_above_rest_k: float | None = None  # where it is relative to the phone's rest
 
 
 @dataclass(frozen=True)

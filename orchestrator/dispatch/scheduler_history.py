@@ -25,7 +25,7 @@ from orchestrator.store import phone_queries, sweep_queries, timings, trial_quer
 from orchestrator.store.database import Database
 from orchestrator.store.next_runs import NextRun
 from workloads.catalogue import Case, cost_of, is_known, launch_for, workload_of
-from workloads.protocol.condition import Condition
+from workloads.protocol.condition import REST, Condition
 from workloads.protocol.messages import HostHeartbeat
 
 HALF_LIFE_S = 1800.0  # the usage of an owner counts half after this time
@@ -65,8 +65,9 @@ class SchedulerHistory:
         for beat in heartbeats:
             for phone in beat.phones:
                 if phone.temp_c is not None and phone.cooling is not None:
+                    rest_c = phone.cooling.rest_c if phone.rest_c is None else phone.rest_c
                     self._thermal_states[phone.serial] = ThermalState(
-                        phone.temp_c, phone.cooling.rest_c, phone.cooling.time_constant_s
+                        phone.temp_c, rest_c, phone.cooling.time_constant_s
                     )
         self.has_more = False
         self._shares.clear()
@@ -118,7 +119,10 @@ class SchedulerHistory:
         run_s = self._durations.expected(phone, cell, [planned]).measuring_s
         rises_c = (self._rises_c.get((cell, name)) for name in self._names(phone))
         rise_c = next((known for known in rises_c if known is not None), prior.rise_c)
-        return ExpectedDuration(run_s, rise_c, prior.start_max_c)
+        state, start_max_c = self._thermal_states.get(phone), prior.start_max_c
+        if prior.start_above_rest_k is not None and state is not None:
+            start_max_c = state.rest_c + prior.start_above_rest_k
+        return ExpectedDuration(run_s, rise_c, start_max_c)
 
     def _add_run(self, run: RunTiming) -> None:
         share = self._shares[run.sweep]
@@ -197,4 +201,6 @@ def prior_duration(case: Case, condition: Condition) -> ExpectedDuration:
     launch = launch_for(case, condition.launch)
     step_s = cost_of(case).flops / (PRIOR_GFLOPS * 1e9)
     run_s = min(max(launch.seconds, step_s * (launch.warmup + launch.steps)), launch.max_seconds)
-    return ExpectedDuration(run_s, PRIOR_W * run_s / PRIOR_J_PER_K, condition.start_temp_max_c)
+    above_k = condition.above_rest_k if condition.start_temp_max_c == REST else None
+    rise_c, start_max_c = PRIOR_W * run_s / PRIOR_J_PER_K, condition.start_limit_c(None)
+    return ExpectedDuration(run_s, rise_c, start_max_c, above_k)

@@ -12,7 +12,7 @@ from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.cells import Cell, CellRule
 from orchestrator.sweepfile.sweep_file import Sweep
 from workloads.catalogue import Case, workload_of
-from workloads.protocol.condition import Condition, Protocol
+from workloads.protocol.condition import REST, Condition, Protocol
 from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.phone_facts import FIXED, FREE, PhoneFacts, choose_clock, choose_cores
 from workloads.text import safe_text
@@ -147,8 +147,8 @@ def _why_impossible(facts: PhoneFacts, condition: Condition) -> SkipReason | Non
         return SkipReason(SkipCode.NO_RUNNER, safe_text(facts.runner_error))
     if not facts.clusters:
         return SkipReason(SkipCode.CORES_UNKNOWN, "its cores are unknown")
-    if not facts.cpu_zones and condition.start_temp_max_c is not None:
-        text = "it reports no CPU temperature; write start_temp_max_c: any"
+    if not facts.cpu_zones and condition.start_temp_max_c not in {None, REST}:
+        text = "it reports no CPU temperature; write start_temp_max_c: rest, or any"
         return SkipReason(SkipCode.NO_CPU_TEMP, text)
     if not facts.cpu_zones and condition.protocol is Protocol.SOAKED:
         text = "it reports no CPU temperature; protocol: soaked cannot see when it is steady"

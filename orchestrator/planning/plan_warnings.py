@@ -9,7 +9,7 @@ from orchestrator.planning.estimate import PhoneEstimate
 from orchestrator.planning.trials import Trial
 from orchestrator.sweepfile.policy import StopRule
 from orchestrator.sweepfile.sweep_file import Sweep
-from workloads.protocol.condition import DEFAULT_REST_TEMP_C
+from workloads.protocol.condition import DEFAULT_REST_TEMP_C, REST
 from workloads.protocol.metrics import Source
 from workloads.protocol.phone_facts import FREE, PhoneFacts
 from workloads.protocol.same_clocks import (
@@ -97,7 +97,8 @@ def largest_tolerable_spread(rule: StopRule) -> float:
 
 def _condition_warnings(sweep: Sweep) -> Iterator[str]:
     starts = [condition.start_temp_max_c for condition in sweep.conditions]
-    cold = [start for start in starts if start is not None and start < DEFAULT_REST_TEMP_C]
+    numbers = [start for start in starts if start is not None and start != REST]
+    cold = [start for start in numbers if start < DEFAULT_REST_TEMP_C]
     if cold:
         yield (
             f"start_temp_max_c: {min(cold):g} is below the usual temperature of an idle phone "

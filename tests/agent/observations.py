@@ -59,7 +59,7 @@ def a_window(seconds: float) -> StepWindow:
 def an_observation(span_s: float = 8.1, **changes: Any) -> RunObservation:
     """Build the observation of a valid run of some seconds."""
     fields: dict[str, Any] = {
-        "condition": Condition(),
+        "condition": Condition(start_temp_max_c=32.0),
         "probe": PROBE,
         "before": BEFORE,
         "after": BEFORE,

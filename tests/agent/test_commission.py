@@ -82,6 +82,8 @@ def test_a_phone_is_commissioned_in_full(lane_harness: LaneHarness) -> None:
     memory = phone.memory
     assert memory.idle_w is not None
     assert memory.cooling.coolings
+    assert memory.rest is not None
+    assert memory.rest.waited
     assert len(memory.canaries) == 3
     assert memory.commission is not None
     assert not memory.commission.quick
@@ -95,9 +97,8 @@ def test_the_series_fits_the_phone() -> None:
     ] * RUNS_LEARNED
     unrooted = facts.model_copy(update={"clocks_writable": False, "cpu_zones": ()})
     full = list(conditions(unrooted, quick=False))
-    assert [(item.freq, item.start_temp_max_c) for item in full] == [("free", None)] * (
-        1 + RUNS_LEARNED
-    )
+    starts = [None] + ["rest"] * RUNS_LEARNED
+    assert [(item.freq, item.start_temp_max_c) for item in full] == [("free", at) for at in starts]
     equal = facts.model_copy(update={"clusters": facts.clusters[:1]})
     assert next(conditions(equal, quick=True)).cores == "all4"
 

@@ -19,7 +19,9 @@ from agent.launch.launch_spec import LaunchSpec
 from agent.launch.runner_process import watch_runner, write_plan
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
+from agent.phone.phone_memory import RestTemps
 from agent.phone.phone_paths import HOME, LANE_DIR, lane_file
+from agent.phone.phone_snapshot import take_snapshot
 from agent.phone.phone_waits import Cancellation, PhoneWaits
 from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand
@@ -136,6 +138,8 @@ def test_a_run_waits_for_a_hot_phone(
     adb: AdbServer, start_phone: StartPhone, context: LaneContext
 ) -> None:
     phone = open_phone(adb, start_phone().address)
+    rest = RestTemps(zones_c=dict(take_snapshot(phone).zones_c))
+    phone.remember_rest(rest)
     heat_up(phone, seconds=240)
     predictions: list[tuple[float, float, float]] = []
     done = threading.Event()
@@ -154,7 +158,9 @@ def test_a_run_waits_for_a_hot_phone(
     assert report.fault is None
     assert report.stage_seconds[Stage.COOL] > 0.5
     start = next(metric.value for metric in report.metrics if metric.name == "start_temp_c")
-    assert start <= 33.0
+    assert rest.hottest_c is not None
+    assert start <= rest.hottest_c + 4.0
+    assert report.applied.start_by == "rest"
     assert predictions
 
 

@@ -93,9 +93,9 @@ def test_the_id_of_a_trial_does_not_depend_on_other_phones() -> None:
         ),
         (
             phone("a", cpu_zones=()),
-            GOOD,
+            GOOD + "conditions: {start_temp_max_c: 32}",
             SkipCode.NO_CPU_TEMP,
-            "it reports no CPU temperature; write start_temp_max_c: any",
+            "it reports no CPU temperature; write start_temp_max_c: rest, or any",
         ),
         # a phone may report terminal escapes
         (phone("a", runner_error="no\x1b[31m runner"), GOOD, SkipCode.NO_RUNNER, "no[31m runner"),
@@ -109,8 +109,9 @@ def test_a_phone_that_cannot_run_any_cell_is_skipped_with_the_reason(
     assert expansion.skipped == (SkippedPhone("a", code, reason),)
 
 
-def test_a_sweep_without_a_start_temperature_needs_no_sensor() -> None:
-    file = GOOD + "conditions: {start_temp_max_c: any}"
+@pytest.mark.parametrize("start", ["any", "rest"])
+def test_a_sweep_without_a_start_temperature_needs_no_sensor(start: str) -> None:
+    file = GOOD + f"conditions: {{start_temp_max_c: {start}}}"
     assert len(expand_sweep(read_sweep(file), [phone("a", cpu_zones=())]).trials) == 1
 
 

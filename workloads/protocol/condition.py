@@ -4,7 +4,7 @@ import math
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from workloads.protocol.base import WireModel, digest_of
 from workloads.protocol.file_keys import Seconds, Written, key
@@ -62,6 +62,9 @@ Cores = Annotated[
 ]
 CLOCKS = "`high`, `mid`, `low`, a fraction, `1785600kHz`, `free` or `fixed`"
 Clock = Annotated[str, AfterValidator(canonical_freq_name), Written(values=CLOCKS)]
+REST: Literal["rest"] = "rest"
+ABOVE_REST_K = 3.0
+StartTemp = Annotated[float, Field(ge=0, le=60)] | Literal["rest"] | None
 
 
 class Condition(WireModel):
@@ -82,12 +85,18 @@ class Condition(WireModel):
         "an exact step. `free` leaves the governor alone. `fixed` uses Android's fixed-performance "
         "mode",
     )
-    start_temp_max_c: float | None = key(
-        32.0,
-        "highest CPU temperature at the start, in °C. `any` is for phones without a readable one",
-        words={"any": None},
-        ge=0,
-        le=60,
+    start_temp_max_c: StartTemp = key(
+        REST,
+        "highest CPU temperature at the start, in °C. `rest` is relative to the phone's own "
+        "temperature at rest, see `start_above_rest_k`. `any` starts at once",
+        words={REST: REST, "any": None},
+    )
+    start_above_rest_k: float | None = key(
+        None,
+        "with `start_temp_max_c: rest`: how much warmer than at rest the CPU zones may be at the "
+        "start, in K; usually 3",
+        gt=0,
+        le=40,
     )
     start_slope_max_c_per_min: float = key(
         1.0, "largest slope of the temperature at the start, in °C per minute", gt=0, le=60
@@ -152,6 +161,17 @@ class Condition(WireModel):
     def digest(self) -> str:
         """The condition's id, the same in every sweep."""
         return digest_of(self.model_dump(mode="json", exclude_none=True))
+
+    def start_limit_c(self, rest_c: float | None) -> float | None:
+        """The highest start temperature on a phone with this temperature at rest; None: any."""
+        if self.start_temp_max_c != REST:
+            return self.start_temp_max_c
+        return None if rest_c is None else rest_c + self.above_rest_k
+
+    @property
+    def above_rest_k(self) -> float:
+        """How much warmer than at rest a phone may be at the start."""
+        return ABOVE_REST_K if self.start_above_rest_k is None else self.start_above_rest_k
 
     @property
     def launch(self) -> Launch:

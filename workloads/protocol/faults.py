@@ -157,7 +157,7 @@ class ConditionUnmet(FarmError):
 
 
 class TooHot(ConditionUnmet):
-    """the phone did not cool down in the time allowed; wait, or raise start_temp_max_c"""
+    """the phone did not cool down in the time allowed; the text names a start that passes"""
 
 
 class SensorMissing(ConditionUnmet):

@@ -146,6 +146,8 @@ def _without_annotations(annotation: Any, rules: list[Any]) -> Any:
         return _without_annotations(inner, rules)
     if get_origin(annotation) in (Union, UnionType):
         parts = [part for part in get_args(annotation) if part is not NoneType]
+        # Words beside a number are declared as `words`.
+        parts = [part for part in parts if get_origin(part) is not Literal] or parts
         kinds = tuple(_without_annotations(part, rules) for part in parts)
         return kinds[0] if len(kinds) == 1 else kinds
     return annotation

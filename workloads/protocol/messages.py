@@ -174,6 +174,9 @@ class AppliedCondition(WireModel):
     refused: tuple[str, ...] = Field(
         default=(), max_length=40, description="settings that the phone did not accept"
     )
+    start_by: str = Field(default="", max_length=20, description="what the start waited for")
+    start_max_c: Celsius | None = Field(default=None, description="that limit on this phone")
+    rest_c: Celsius | None = Field(default=None, description="hottest CPU zone at rest")
 
     @property
     def clock_ghz(self) -> str:
@@ -358,6 +361,9 @@ class PhoneStatus(WireModel):
         description="until it is cool, in seconds of the host: likely, earliest, latest",
     )
     cooling: CoolingEstimate | None = None
+    rest_c: Celsius | None = Field(
+        default=None, description="hottest CPU zone at rest, as runs of the phone know it"
+    )
     remaining_s: float | None = Field(
         default=None, ge=-1e8, le=1e8, description="until the run ends, in seconds of the host"
     )

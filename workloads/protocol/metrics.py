@@ -364,6 +364,12 @@ METRICS: dict[str, MetricKind] = {
     "start_temp_c": MetricKind(
         "°C", "heat", "hottest CPU zone at the start of the run", "one reading"
     ),
+    "start_above_rest_k": MetricKind(
+        "K",
+        "heat",
+        "hottest CPU zone at the start of the run, above its temperature at rest",
+        "start_temp_c - temperature at rest",
+    ),
     "peak_temp_c": MetricKind("°C", "heat", "hottest CPU zone during the run", "maximum reading"),
     "energy_j": _energy(
         "J",

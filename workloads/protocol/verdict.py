@@ -62,6 +62,8 @@ class ReasonCode(StrEnum):
     # Temperature
     START_TEMP_UNKNOWN = "start_temp_unknown"
     START_TOO_WARM = "start_too_warm"
+    START_BY_BATTERY = "start_by_battery"
+    START_UNCHECKED = "start_unchecked"
     NO_TEMP_READINGS = "no_temp_readings"
     TEMP_NOT_SHOWN = "temp_not_shown"
     SENSOR_FROZEN = "sensor_frozen"
@@ -200,6 +202,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.START_TEMP_UNKNOWN: "the start temperature is unknown",
     ReasonCode.START_TOO_WARM: "the run started at {temp_c:.1f} °C; the limit is {limit_c:.1f} °C",
+    ReasonCode.START_BY_BATTERY: (
+        "the battery's temperature decided when the run started: the CPU's at rest was not known"
+    ),
+    ReasonCode.START_UNCHECKED: "the run started without a look at the temperature at rest",
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
     ReasonCode.TEMP_NOT_SHOWN: "no temperature: this computer shows no CPU thermometer",
     ReasonCode.SENSOR_FROZEN: "the CPU temperature stayed at {temp_c:.1f} °C under load",

@@ -37,6 +37,7 @@ class RunSpec:
     max_seconds: float
     start_c: float | None
     wait_s: float
+    above_rest_k: float | None = None  # instead of start_c
     backend: str = "cpu"
     kernel: str = "tuned"
     feed: str = "resident"
@@ -93,10 +94,11 @@ def estimate_duration(profile_id: str, run: RunSpec) -> Duration | None:
     deviations = _LIKELY if error else (0.0,)
     spread = (error or 0.0) / MEAN_PER_DEVIATION
     likely_s = tuple(round(run.measured_s(step_s * math.exp(spread * z)), 2) for z in deviations)
+    start_c = run.start_c if run.above_rest_k is None else model.die_c + run.above_rest_k
     model.advance(measured_s)
     model.end_work()
     cooled_s = 0.0
-    while run.start_c is not None and cooled_s < run.wait_s and model.die_c > run.start_c:
+    while start_c is not None and cooled_s < run.wait_s and model.die_c > start_c:
         model.advance(_COOLING_STEP_S)
         cooled_s += _COOLING_STEP_S
     return Duration(round(measured_s, 2), cooled_s, likely_s)

@@ -12,7 +12,7 @@ from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
 from orchestrator.analysis.verdict_counts import count_verdicts, judgement_text
 from orchestrator.export.report.report_data import ReportData, Section, same_clocks_text
-from workloads.protocol.condition import Condition
+from workloads.protocol.condition import REST, Condition
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.metrics import Source, metric_kind
 from workloads.protocol.reason_advice import REASON_ADVICE
@@ -199,7 +199,11 @@ def _start_text(condition: Condition) -> str:
     if condition.start_temp_max_c is None:
         return "at any temperature"
     slope = condition.start_slope_max_c_per_min
-    return f"at most {condition.start_temp_max_c:g} °C, changing by at most {slope:g} °C per minute"
+    if condition.start_temp_max_c == REST:
+        limit = f"{condition.above_rest_k:g} K above the phone's rest"
+    else:
+        limit = f"{condition.start_temp_max_c:g} °C"
+    return f"at most {limit}, changing by at most {slope:g} °C per minute"
 
 
 def provenance_section(data: ReportData) -> Section:
