@@ -7,13 +7,11 @@ with what to do. What it learns counts as `farm phone commission --quick`.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from math import ceil
 
 from agent.collect.shell_view import AWAKE, ShellView, parse_screen
 from agent.commission import commission_phone, conditions
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
-from agent.phone.kernel_nodes import hottest_c
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import load_phone_memory
 from agent.phone.phone_snapshot import read_battery_pct, take_snapshot
@@ -34,7 +32,6 @@ from workloads.text import safe_text
 
 TRAINING = bind("mlp-4", {})
 FREE_KB_MIN = 200 * 1024
-REST_ABOVE_C = 3.0  # a start temperature that a phone reaches again in the same room
 _TRIAL = f"tr-{1:016x}"  # no trial of a sweep
 _DF = re.compile(r"^\S+\s+\d+\s+\d+\s+(\d+)\s", re.MULTILINE)
 _DENIED = re.compile(r"SecurityException|[Pp]ermission [Dd]enial|not allowed")
@@ -192,11 +189,8 @@ def _condition(phone: Phone) -> Condition:
     """The condition of a sweep that this phone can meet."""
     facts = phone.facts
     usual = next(conditions(facts, quick=True))
-    temp_c = hottest_c(facts.cpu_zones, phone.read_nodes([at.path for at in facts.cpu_zones]))
-    start_c = None if temp_c is None else max(32.0, ceil(temp_c + REST_ABOVE_C))
     freq = "fixed" if not facts.clocks_writable and facts.fixed_performance else usual.freq
-    changes = {"freq": freq, "start_temp_max_c": start_c}
-    return Condition(cores=usual.cores).model_copy(update=changes)
+    return Condition(cores=usual.cores, freq=freq)
 
 
 def _train(phone: Phone, context: LaneContext, tried: Tryout) -> None:
@@ -246,8 +240,6 @@ def sweep_text(tried: Tryout, serial: str) -> str:
     condition = tried.condition
     if condition is None:
         return ""
-    start_c = condition.start_temp_max_c
-    start = "any" if start_c is None else f"{start_c:g}"
     return f"""# Written by `farm phone try` for a {tried.model}: settings that this phone can meet.
 farm: 1
 name: {sweep_name(tried.model)}
@@ -259,8 +251,8 @@ conditions:
   protocol: cold
   cores: {condition.cores}
   freq: {condition.freq}
-  start_temp_max_c: {start}
-repeat: 4
+  start_temp_max_c: {condition.start_temp_max_c}
+repeat: 5
 """
 
 
