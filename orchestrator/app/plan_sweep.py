@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
-from orchestrator.app.read_status import list_connected_phones
 from orchestrator.app.screen.waiting_sweep import is_reserved
 from orchestrator.app.store_files import file_head
 from orchestrator.app.twin_estimate import (
@@ -46,6 +45,9 @@ from workloads.protocol.faults import BrokerDown, FarmError
 from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.same_clocks import SameClock
 from workloads.text import safe_text
+
+if TYPE_CHECKING:
+    from orchestrator.dispatch.central_broker import CentralBroker
 
 __all__ = ["BadSweep", "DurationRange"]
 
@@ -136,7 +138,7 @@ def plan_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file) 
         return SweepPlan(named, warnings=warnings, store_error=str(error))
     missing = missing_files(partial(file_head, lab.lab.files_folder), sweep)
     plan = plan_on_phones(sweep, store, missing)
-    outlook = start_outlook(lab, sweep, [each.phone for each in plan.estimates])
+    outlook = start_outlook(lab.broker, sweep, [each.phone for each in plan.estimates])
     return replace(plan, warnings=(*plan.warnings, *outlook.warnings), waits=outlook.waits)
 
 
@@ -147,13 +149,14 @@ class StartOutlook(NamedTuple):
     waits: tuple[str, ...] = ()
 
 
-def start_outlook(lab: LabConnection, sweep: Sweep, serials: Collection[str]) -> StartOutlook:
+def start_outlook(broker: "CentralBroker", sweep: Sweep, serials: Collection[str]) -> StartOutlook:
     """Compare the present temperatures of phones with the start temperatures of a sweep."""
     conditions = list(dict.fromkeys(cell.condition for cell in sweep.cells))
     try:
-        phones = [phone for phone in list_connected_phones(lab) if phone.serial in serials]
+        reported = [phone for heartbeat in broker.heartbeats() for phone in heartbeat.phones]
     except BrokerDown:
         return StartOutlook()
+    phones = [phone for phone in reported if phone.serial in serials]
     waits = start_waits(conditions, phones)
     return StartOutlook(tuple(never_cool(conditions, phones)), tuple(waits))
 

@@ -56,7 +56,7 @@ def submit_sweep(lab: LabConnection, text: str, fetch: FetchFile = fetch_no_file
     expansion = spread_trials(sweep, phones, lab.store)
     _refuse_too_few(sweep, expansion)
     same = same_planned_clocks(expansion.trials, [phone.facts for phone in phones])
-    outlook = start_outlook(lab, sweep, expansion.phones)
+    outlook = start_outlook(lab.broker, sweep, expansion.phones)
     warnings = (*_same_name(lab, sweep), *pattern_warnings(expansion), *clock_warnings(same))
     warnings += outlook.warnings
     row = {"id": sweep.id, "name": sweep.name, "source": text, "seed": sweep.seed}
