@@ -1,7 +1,8 @@
 """The ingest service: stores the deliveries of every host's results queue, then confirms them.
 
-Deliveries that arrive while one is being stored go into the next transaction together. Whatever is
-wrong is dropped, counted, and named by the host whose queue it came out of.
+Deliveries that arrive while one is being stored go into the next transaction together, and results
+come before announcements of phones. Whatever is wrong is dropped, counted, and named by the host
+whose queue it came out of.
 """
 
 import logging
@@ -11,8 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
+from orchestrator.dispatch.announcements import WaitingAnnouncements
 from orchestrator.dispatch.broker_memory import limit_queues
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.garbage_collection import freeze_gc
@@ -36,6 +39,7 @@ from workloads.protocol.messages import (
     BadMessage,
     Chunk,
     IngestHeartbeat,
+    PhoneAnnouncement,
     decode_parcel,
 )
 from workloads.text import safe_text
@@ -46,6 +50,8 @@ RETRY_INTERVAL_S = 0.5
 HEARTBEAT_INTERVAL_S = 1.0
 WAITING_MAX = 32  # deliveries; further ones stay in the broker
 PARCELS_MAX = 2 * DELIVERY_PARCELS_MAX  # in one transaction
+ANNOUNCEMENTS_MAX = 25  # in one transaction: the results behind it wait for a tenth of a second
+SIGHTINGS_INTERVAL_S = 0.2
 LOG_INTERVAL_S = 10.0  # between lines about dropped messages of a host
 
 
@@ -83,7 +89,9 @@ class IngestService:
         self._sightings = PhoneSightings(time.monotonic())
         self._instance = new_instance()
         self._finder = CentralBroker(broker.url)  # one connection per thread
-        self._waiting: queue.Queue[tuple[str, list[str]]] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[Delivery] = queue.Queue(WAITING_MAX)
+        self._announced = WaitingAnnouncements()
+        self._looked_at = 0.0
         self._stop = threading.Event()
         self._dropped: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
@@ -120,9 +128,17 @@ class IngestService:
         if hosts is not None and host not in hosts:  # guard: revoked-host
             self.drop(host, "it does not belong to the lab")
             return
-        while not self._stop.is_set():
+        parcels = self._read(host, texts)
+        announced = [item for item in parcels if isinstance(item, PhoneAnnouncement)]
+        if announced:
+            if self._announced.add(host, announced):
+                self.drop(host, "too many of its announcements wait; it sends them again")
+            if self._waiting.empty():
+                self._waiting.put(Delivery(host, ()))  # it wakes the other thread
+        results = [item for item in parcels if not isinstance(item, PhoneAnnouncement)]
+        while results and not self._stop.is_set():
             try:
-                self._waiting.put((host, texts), timeout=RETRY_INTERVAL_S)
+                self._waiting.put(Delivery(host, results), timeout=RETRY_INTERVAL_S)
                 return
             except queue.Full:
                 continue
@@ -142,15 +158,16 @@ class IngestService:
     def _store(self) -> None:
         while not self._stop.is_set():
             self._health.beat()
-            try:
-                waiting = [self._waiting.get(timeout=RETRY_INTERVAL_S)]
-            except queue.Empty:
-                continue
-            while not self._waiting.empty() and sum(len(t) for _, t in waiting) < PARCELS_MAX:
+            found = self._announced.take(ANNOUNCEMENTS_MAX)
+            announced = [Delivery(host, [item]) for host, item in found]
+            waiting: list[Delivery] = []
+            with suppress(queue.Empty):
+                waiting.append(self._waiting.get(not announced, RETRY_INTERVAL_S))
+            while not self._waiting.empty() and sum(len(d.parcels) for d in waiting) < PARCELS_MAX:
                 waiting.append(self._waiting.get())
-            started = time.monotonic()
-            deliveries = [Delivery(host, self._read(host, texts)) for host, texts in waiting]
-            self.store([item for item in deliveries if item.parcels], started)
+            deliveries = [item for item in (*waiting, *announced) if item.parcels]
+            if deliveries:
+                self.store(deliveries, time.monotonic())
 
     def _read(self, host: str, texts: Sequence[str]) -> list[AnyParcel]:
         parcels, bad = read_parcels(host, texts)
@@ -196,9 +213,11 @@ class IngestService:
 
     def _move_objection(self, serial: str, owner: str) -> str:
         """Return why a phone has not left its host, by the heartbeats up to this moment."""
-        hosts = self._lab_hosts.read()
+        hosts, now = self._lab_hosts.read(), time.monotonic()
         try:
-            self._sightings.update(self._broker.heartbeats(hosts), time.monotonic())
+            if now - self._looked_at > SIGHTINGS_INTERVAL_S:
+                self._sightings.update(self._broker.heartbeats(hosts), now)
+                self._looked_at = now
         except BrokerDown as error:  # what was last seen counts
             log.info("%s", error)
         return self._sightings.objection(serial, owner, hosts, time.monotonic())

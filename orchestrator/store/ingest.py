@@ -163,7 +163,12 @@ def _store_announcement(
 ) -> None:
     facts = announcement.facts
     same = phone.c.serial == facts.serial
-    known = connection.execute(select(phone.c.host, phone.c.facts).where(same)).first()
+    columns = (phone.c.host, phone.c.facts_digest, phone.c.facts)
+    known = connection.execute(select(*columns).where(same)).first()
+    if known is not None and (known.host, known.facts_digest) == (host, announcement.facts_digest):
+        seen = {"last_seen_at": datetime.now(UTC)}  # hosts repeat what is not confirmed
+        connection.execute(update(phone).where(same).values(**seen))
+        return
     owner = known.host if known is not None else host
     refusal = "" if known is None else _move_refusal(connection, host, facts, known, objection)
     if refusal:
