@@ -4,28 +4,29 @@ A link with a code that works once sets a cookie that scripts cannot read; no ot
 a secret. The cookie opens this page and its data only: operations need a token.
 """
 
-import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from orchestrator.api.api_description import describe_api
 from orchestrator.api.docs_page import docs_page
-from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
+from orchestrator.api.open_streams import TOKEN_CHECK_S
+from orchestrator.api.visitors import Visitors
 from orchestrator.app.app_errors import NotAuthenticated
 from orchestrator.app.export_results import prepare_report
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.manage_tokens import SESSION_DAYS, authenticate, begin_session, require_role
+from orchestrator.app.manage_tokens import SESSION_DAYS, begin_session
 from orchestrator.app.operation import Role
 from orchestrator.app.remote.operation_types import load_operations
-from orchestrator.app.screen.lab_page import LabPage, PageReader
+from orchestrator.app.screen.lab_page import LabPage
 from workloads.protocol.faults import FarmError
 
 COOKIE = "farm_session"
@@ -41,7 +42,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_REPORT_HEADERS = _HEADERS | {"Content-Security-Policy": "frame-ancestors 'none'"}
 _STATIC = {"live_page.css": "text/css", "live_page.js": "text/javascript"}
 # A refresh by the page itself: a redirect from a link on another site would not carry the cookie.
 _ENTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">'
@@ -53,9 +53,9 @@ _HINT = """<!doctype html><html lang="en"><meta charset="utf-8">
 <code>farm up</code> prints one as well. Each link works once.</p></main></html>"""
 
 
-def page_routes(lab: LabConnection, streams: OpenStreams) -> list[Route]:
+def page_routes(lab: LabConnection, visitors: Visitors) -> list[Route]:
     """Return the routes of the page."""
-    page = _PageService(lab, streams)
+    page = _PageService(lab, visitors)
     return [
         Route("/", page.show),
         Route("/docs", page.show_docs),
@@ -70,22 +70,20 @@ def page_routes(lab: LabConnection, streams: OpenStreams) -> list[Route]:
 class _PageService:
     """The endpoints of the page; each checks the cookie first."""
 
-    def __init__(self, lab: LabConnection, streams: OpenStreams) -> None:
+    def __init__(self, lab: LabConnection, visitors: Visitors) -> None:
         self._lab = lab
-        self._streams = streams
+        self._visitors = visitors
         self._page = LabPage(lab)
-        self._rendering = threading.Lock()  # one report at a time
 
-    def _check(self, cookies: Mapping[str, str]) -> str:
+    def _check(self, request: Request) -> str:
         """Return the person of a session; NotAuthenticated if there is none."""
-        token = authenticate(self._lab, cookies.get(COOKIE, ""))
-        require_role(token, Role.VIEWER)
-        return token.person
+        secret = request.cookies.get(COOKIE, "")
+        return self._visitors.person_of(request, secret, Role.VIEWER, is_session=True)
 
     def _refusal(self, request: Request) -> Response | None:
         """Return what somebody without a session is told; None with one."""
         try:
-            self._check(request.cookies)
+            self._check(request)
         except NotAuthenticated:
             text = "You are not logged in, or your session has expired."
             return HTMLResponse(_HINT.format(text=text), 401, _HEADERS)
@@ -130,20 +128,20 @@ class _PageService:
 
     async def stream(self, request: Request) -> Response:
         """Stream the lab as server-sent events: all of it, then what changed."""
-        person = await run_in_threadpool(self._check, request.cookies)
+        person = await run_in_threadpool(self._check, request)
         headers = _HEADERS | {"X-Accel-Buffering": "no"}
-        events = self._streams.counted(person, self._events(dict(request.cookies)))
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return self._visitors.streams.respond(person, self._events(request), headers)
 
-    async def _events(self, cookies: Mapping[str, str]) -> AsyncIterator[str]:
+    async def _events(self, request: Request) -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        reader, checked_at = PageReader(self._page), time.monotonic()
+        number, checked_at = 0, time.monotonic()
         while True:
             try:
                 if time.monotonic() - checked_at > TOKEN_CHECK_S:
-                    await run_in_threadpool(self._check, cookies)
+                    await run_in_threadpool(self._check, request)
                     checked_at = time.monotonic()
-                yield f"data: {await run_in_threadpool(reader.message)}\n\n"
+                number, text = await run_in_threadpool(self._page.message, number)
+                yield f"data: {text}\n\n"
             except NotAuthenticated:
                 yield "event: ended\ndata: \n\n"
                 return
@@ -153,12 +151,13 @@ class _PageService:
 
     def send_curves(self, request: Request) -> Response:
         """Send the last minutes of a phone."""
-        self._check(request.cookies)
+        self._check(request)
         return JSONResponse(self._page.curves(request.path_params["serial"]), headers=_HEADERS)
 
-    def send_report(self, request: Request) -> Response:
+    async def send_report(self, request: Request) -> Response:
         """Send the report of a sweep."""
-        self._check(request.cookies)
-        with self._rendering:
-            report = prepare_report(self._lab, request.path_params["sweep"], True)
-        return HTMLResponse(report.html, headers=_REPORT_HEADERS)
+        person = await run_in_threadpool(self._check, request)
+        call = partial(prepare_report, self._lab, request.path_params["sweep"], True)
+        report = await self._visitors.places.run(person, call, heavy=True)
+        headers = _HEADERS | {"Content-Security-Policy": f"{report.policy}; frame-ancestors 'none'"}
+        return HTMLResponse(report.html, headers=headers)

@@ -2,7 +2,10 @@
 
 import logging
 import os
+import resource
 import threading
+from functools import partial
+from typing import Any, cast
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.remote.api_port import open_port
@@ -11,7 +14,7 @@ from workloads.lab.connection_url import BadSettings
 from workloads.lab.service_health import ServiceHealth
 
 log = logging.getLogger("farm.api")
-CONNECTIONS_MAX = 200
+FILES_MAX = 65_536  # open ones, where the system allows it: connections wait for their encryption
 IDLE_TIMEOUT_S = 30
 
 
@@ -25,18 +28,22 @@ def serve_api(lab: LabConnection, health: ServiceHealth) -> None:
     with open_port(settings) as listener:
         import uvicorn
 
+        from orchestrator.api.connection_protocol import ConnectionProtocol
+        from orchestrator.api.open_connections import OpenConnections
         from orchestrator.api.request_counter import RequestCounter
-        from orchestrator.api.request_timeout import RequestTimeoutProtocol
         from orchestrator.api.service_routes import build_app
 
         lab.store.check()
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(allowed, FILES_MAX), allowed))
+        connections = OpenConnections()
         config = uvicorn.Config(
-            RequestCounter(build_app(lab), health.metrics),
-            http=RequestTimeoutProtocol,
+            RequestCounter(build_app(lab, connections), health.metrics),
+            http=cast(Any, partial(ConnectionProtocol, connections)),
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
+            proxy_headers=False,  # the limits are those of connections
             timeout_keep_alive=IDLE_TIMEOUT_S,
             timeout_graceful_shutdown=2,
             ssl_certfile=files["cert_file"],

@@ -4,6 +4,7 @@ import json
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import IO, Any
 
 import anyio
@@ -17,9 +18,12 @@ from starlette.routing import Route
 
 from orchestrator.api.addresses import operation_path, reading_addresses
 from orchestrator.api.api_description import describe_api
+from orchestrator.api.event_feeds import READ_INTERVAL_S, SharedFeed
 from orchestrator.api.live_page import page_routes
-from orchestrator.api.open_streams import TOKEN_CHECK_S, OpenStreams
+from orchestrator.api.open_connections import OpenConnections
+from orchestrator.api.open_streams import TOKEN_CHECK_S
 from orchestrator.api.request_guard import LOOPBACK_NAMES, App, RequestGuard
+from orchestrator.api.visitors import Visitors
 from orchestrator.app.app_errors import (
     ErrorKind,
     NotAuthenticated,
@@ -28,10 +32,8 @@ from orchestrator.app.app_errors import (
     error_kind,
 )
 from orchestrator.app.enrol_hosts import authority_certificate, enrol_host
-from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.export_results import ExportRequest, prepare_export, write_export
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.manage_tokens import authenticate, require_role
 from orchestrator.app.operation import Operation, Role, Transfer
 from orchestrator.app.remote.api_client import PIECE_BYTES, RESULT_HEADER
 from orchestrator.app.remote.operation_types import (
@@ -45,7 +47,7 @@ from workloads.text import safe_text
 
 BODY_BYTES_MAX = 16 * 1024**2
 ENROL_BYTES_MAX = 16 * 1024
-EVENT_INTERVAL_S = 0.5
+RETRY_AFTER_S = 2  # a place is free, or the store is back
 # A body must arrive at this rate, after some seconds for its beginning.
 BODY_RATE_MIN, BODY_GRACE_S = 5_000.0, 30.0
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
@@ -53,13 +55,13 @@ TABLE_FORMATS = ("csv", "jsonl", "parquet")
 NO_TEXT = b"\\u0000"  # in JSON; PostgreSQL refuses the character
 
 
-def build_app(lab: LabConnection) -> App:
+def build_app(lab: LabConnection, connections: OpenConnections) -> App:
     """Return the application that serves a lab."""
-    streams = OpenStreams()
-    service = _ApiService(lab, streams)
+    visitors = Visitors(lab, connections)
+    service = _ApiService(lab, visitors)
     operations = tuple(load_operations().values())
     routes = [
-        *page_routes(lab, streams),
+        *page_routes(lab, visitors),
         Route("/healthz", service.report_health),
         Route("/openapi.json", service.describe),
         Route("/v1/authority", service.send_authority),
@@ -82,7 +84,8 @@ def build_app(lab: LabConnection) -> App:
 
 
 def _error(status: int, kind: ErrorKind, text: str) -> JSONResponse:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    known = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_AFTER_S)}}
+    headers = known.get(status)
     return JSONResponse({"error": {"kind": kind.value, "text": text}}, status, headers)
 
 
@@ -113,17 +116,16 @@ async def _no_route(request: Request, error: Exception) -> Response:
 class _ApiService:
     """The endpoints; each authenticates first, and calls one operation."""
 
-    def __init__(self, lab: LabConnection, streams: OpenStreams) -> None:
+    def __init__(self, lab: LabConnection, visitors: Visitors) -> None:
         self._lab = lab
-        self._streams = streams
+        self._visitors = visitors
+        self._feed = SharedFeed(lab)
 
     def _authorized(self, request: Request, role: Role) -> LabConnection:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if secret and scheme.lower() != "bearer":
             raise NotAuthenticated("the request has no bearer token; set FARM_TOKEN")
-        token = authenticate(self._lab, secret.strip())
-        require_role(token, role)
-        return self._lab.for_user(token.person)
+        return self._lab.for_user(self._visitors.person_of(request, secret.strip(), role))
 
     def endpoint(self, called: Operation) -> Any:
         """Return the endpoint of an operation."""
@@ -137,26 +139,29 @@ class _ApiService:
                 with tempfile.TemporaryFile() as file:
                     await _receive(request, file, limit)
                     arguments[types.transfer[0]] = file
-                    return await run_in_threadpool(_call, called, types, lab, arguments)
+                    call = partial(_call, called, types, lab, arguments)
+                    return await self._visitors.places.run(lab.user, call, called.heavy)
             with tempfile.SpooledTemporaryFile(BODY_BYTES_MAX) as body:
                 await _receive(request, body, BODY_BYTES_MAX)
                 arguments = _arguments(types, body.read())
-            if types.transfer is not None:
-                return await run_in_threadpool(_send_file, called, types, lab, arguments)
-            return await run_in_threadpool(_call, called, types, lab, arguments)
+            answer = _call if types.transfer is None else _send_file
+            call = partial(answer, called, types, lab, arguments)
+            return await self._visitors.places.run(lab.user, call, called.heavy)
 
         return answer
 
     def reader(self, called: Operation) -> Any:
         """Return the endpoint of an operation that reads; its arguments are in the address."""
 
-        def answer(request: Request) -> Response:
-            lab, types = self._authorized(request, called.role), types_of(called.function)
+        async def answer(request: Request) -> Response:
+            lab = await run_in_threadpool(self._authorized, request, called.role)
+            types = types_of(called.function)
             asked = {name: request.query_params.getlist(name) for name in request.query_params}
             asked |= {name: [value] for name, value in request.path_params.items()}
             arguments = types.arguments_from_text(asked)
             send = _send_file if types.transfer is not None else _call
-            return send(called, types, lab, arguments)
+            call = partial(send, called, types, lab, arguments)
+            return await self._visitors.places.run(lab.user, call, called.heavy)
 
         return answer
 
@@ -185,12 +190,14 @@ class _ApiService:
     async def stream_events(self, request: Request) -> Response:
         """Stream the events of the lab, or of one sweep, as server-sent events."""
         lab = await run_in_threadpool(self._authorized, request, Role.VIEWER)
-        feed = await run_in_threadpool(EventFeed, lab, request.query_params.get("sweep"))
-        lines = self._streams.counted(lab.user, self._event_lines(request, feed))
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+        sweep = request.query_params.get("sweep")
+        number = (await self._feed.after(None, sweep))[0]
+        lines = self._event_lines(request, sweep, number)
+        return self._visitors.streams.respond(lab.user, lines, {"Cache-Control": "no-store"})
 
-    async def _event_lines(self, request: Request, feed: EventFeed) -> AsyncIterator[str]:
+    async def _event_lines(
+        self, request: Request, sweep: str | None, number: int
+    ) -> AsyncIterator[str]:
         yield ": connected\n\n"
         checked_at = time.monotonic()
         while True:
@@ -198,19 +205,24 @@ class _ApiService:
                 if time.monotonic() - checked_at > TOKEN_CHECK_S:
                     checked_at = time.monotonic()
                     await run_in_threadpool(self._authorized, request, Role.VIEWER)
-                for event in await run_in_threadpool(feed.read, 0.0) or ():
-                    yield f"event: {event.kind}\ndata: {event.model_dump_json()}\n\n"
+                number, texts = await self._feed.after(number, sweep)
+                for text in texts:
+                    yield text
             except NotAuthenticated:
                 yield "event: ended\ndata: \n\n"
                 return
             except FarmError:  # store or broker are away
                 yield ": waiting\n\n"
             yield ": \n\n"  # a client that has left is noticed when something is sent
-            await anyio.sleep(EVENT_INTERVAL_S)
+            await anyio.sleep(READ_INTERVAL_S)
 
-    def send_table(self, request: Request) -> Response:
+    async def send_table(self, request: Request) -> Response:
         """Send a table of a sweep, e.g. figures.csv or figures.parquet."""
-        lab = self._authorized(request, Role.VIEWER)
+        lab = await run_in_threadpool(self._authorized, request, Role.VIEWER)
+        call = partial(self._table, request, lab)
+        return await self._visitors.places.run(lab.user, call, heavy=True)
+
+    def _table(self, request: Request, lab: LabConnection) -> Response:
         table, form = request.path_params["table"], request.path_params["form"]
         if form not in TABLE_FORMATS:
             raise InvalidRequest(f"unknown format '{form}'; use {', '.join(TABLE_FORMATS)}")

@@ -33,6 +33,10 @@ class TimedOut(FarmTrouble):
     """timed out while waiting"""
 
 
+class TooBusy(FarmTrouble):
+    """too many requests at once"""
+
+
 class ApiDown(FarmTrouble):
     """the API of the lab cannot be reached"""
 

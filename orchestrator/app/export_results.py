@@ -19,6 +19,7 @@ from orchestrator.export import table_schemas
 from orchestrator.export.formats import TABLE_FORMATS
 from orchestrator.export.perfetto_trace import write_trace
 from orchestrator.export.report.page import (
+    CONTENT_POLICY,
     choose_figure,
     render_page,
     report_figures,
@@ -80,6 +81,7 @@ class ReportFile:
     file_name: str
     simulated: bool
     html: str
+    policy: str = CONTENT_POLICY  # of the page, as the header Content-Security-Policy
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,13 @@ def prepare_export(lab: LabConnection, name: str, request: ExportRequest) -> Exp
     return Export(name, simulated, incomplete_text(sweep), left_out)
 
 
-@operation(Role.VIEWER)
+@operation(Role.VIEWER, heavy=True)
 def write_export(lab: LabConnection, name: str, request: ExportRequest, stream: Download) -> str:
     """Write the export of a sweep; return a note for the user, or nothing."""
     return _write(lab.store, find_sweep(lab, name), request, stream)
 
 
-@operation(Role.VIEWER)
+@operation(Role.VIEWER, heavy=True)
 def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> ReportFile:
     """Render the report page of a sweep."""
     sweep = find_sweep(lab, name)
@@ -118,7 +120,7 @@ def prepare_report(lab: LabConnection, name: str, allow_mixed: bool = False) -> 
     return ReportFile(marked_name(f"{sweep.name}.html", simulated), simulated, html)
 
 
-@operation(Role.VIEWER)
+@operation(Role.VIEWER, heavy=True)
 def draw_figures(
     lab: LabConnection,
     name: str,

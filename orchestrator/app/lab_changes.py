@@ -17,7 +17,7 @@ from orchestrator.app.lab_status import LabPoller, LabView
 from orchestrator.app.operation import Role, operation
 from workloads.protocol.phone_facts import PhoneFacts
 
-POLL_DISTANCE_S = 0.25
+POLL_DISTANCE_S, POLL_SHARE = 0.25, 0.25  # of a large lab, polls take at most this share of time
 STATES_KEPT, LOGS_KEPT = 32, 8
 _VIEW = TypeAdapter(LabView)
 _WITHOUT_FACTS = {"phones": {"__all__": {"facts"}}}
@@ -74,18 +74,19 @@ class LabChangeLog:
         self._lock = threading.Lock()
         self._series, self._count = secrets.token_hex(4), 0
         self._states: dict[str, Any] = {}
-        self._polled_at = 0.0
+        self._poll_at = 0.0  # not before
         self._facts: dict[str, tuple[PhoneFacts, Any]] = {}
 
     def since(self, version: str) -> LabChange:
         """Return the newest version, and what changed since another one."""
         with self._lock:
-            if time.monotonic() - self._polled_at >= POLL_DISTANCE_S:
+            if time.monotonic() >= self._poll_at:
                 self._poll()
             newest = next(reversed(self._states))
             return LabChange(newest, difference(self._states.get(version), self._states[newest]))
 
     def _poll(self) -> None:
+        started = time.monotonic()
         view = self._poller.poll()
         state = _VIEW.dump_python(view, mode="json", exclude=_WITHOUT_FACTS)
         state["phones"] = {each["serial"]: each for each in state["phones"]}
@@ -99,7 +100,8 @@ class LabChangeLog:
         self._states[f"{self._series}-{self._count}"] = apply_change(last, difference(last, state))
         if len(self._states) > STATES_KEPT:
             del self._states[next(iter(self._states))]
-        self._polled_at = time.monotonic()
+        took_s = time.monotonic() - started
+        self._poll_at = started + max(POLL_DISTANCE_S, took_s / POLL_SHARE)
 
     def _dumped(self, serial: str, facts: PhoneFacts) -> tuple[PhoneFacts, Any]:
         known = self._facts.get(serial)

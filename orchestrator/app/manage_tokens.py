@@ -15,6 +15,7 @@ from workloads.protocol.faults import InvalidRequest
 DAYS_MAX = 3650.0
 CODE_MINUTES = 15
 SESSION_DAYS = 30
+SESSION_PREFIX = "session."  # of the secret in a cookie, which is no token
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def begin_session(lab: LabConnection, code: str) -> NewToken:
         raise NotAuthenticated("the link was already used or has expired; ask for a new one")
     expires_at = datetime.now(UTC) + timedelta(days=SESSION_DAYS)
     actor = lab.for_user(spent.person).actor()
-    return NewToken(*tokens.add_token(lab.store, spent.person, spent.role, expires_at, actor))
+    given = (lab.store, spent.person, spent.role, expires_at, actor)
+    return NewToken(*tokens.add_token(*given, prefix=SESSION_PREFIX))
 
 
 @operation(Role.ADMIN)
@@ -77,12 +79,15 @@ def revoke_token(lab: LabConnection, token: str, dry_run: bool = False) -> Opera
     return tokens.revoke_token(lab.store, token, lab.actor(dry_run))
 
 
-def authenticate(lab: LabConnection, secret: str) -> TokenRecord:
-    """Return the valid token with a secret; otherwise raise NotAuthenticated with the reason."""
+def authenticate(lab: LabConnection, secret: str, is_session: bool = False) -> TokenRecord:
+    """Return the valid token with a secret; otherwise raise NotAuthenticated with the reason.
+
+    The secret of a session is no token: whoever copies a cookie cannot call operations with it.
+    """
     if not secret:
         raise NotAuthenticated("the request has no token; set FARM_TOKEN")
     found = tokens.find_token(lab.store, secret)
-    if found is None or found.once:
+    if found is None or found.once or secret.startswith(SESSION_PREFIX) != is_session:
         raise NotAuthenticated("the token is unknown; ask an admin for a new one")
     if found.revoked:
         raise NotAuthenticated(f"the token {found.id} was revoked; ask an admin for a new one")

@@ -47,16 +47,20 @@ class Operation:
     name: str
     role: Role
     function: Callable[..., Any]
+    heavy: bool = False
 
 
 OPERATIONS: dict[str, Operation] = {}
 
 
-def operation(role: Role) -> Callable[[Function], Function]:
-    """Register a function as an operation; its first parameter is the LabConnection."""
+def operation(role: Role, heavy: bool = False) -> Callable[[Function], Function]:
+    """Register a function as an operation; its first parameter is the LabConnection.
+
+    The API runs few heavy ones at once: those that use the processor for seconds.
+    """
 
     def register(function: Function) -> Function:
-        registered = Operation(function.__name__, role, function)
+        registered = Operation(function.__name__, role, function, heavy)
         OPERATIONS[function.__name__] = registered
 
         @functools.wraps(function)

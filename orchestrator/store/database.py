@@ -39,6 +39,7 @@ from sqlalchemy.exc import (
     InterfaceError,
     OperationalError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from workloads.lab.connection_url import without_password
 from workloads.protocol.faults import InvalidRequest, StoreDown
@@ -49,6 +50,8 @@ PlainRow = tuple[str | int | float | None, ...]
 # everything else reads pages from the cache of the system, and three services keep less memory.
 CACHE, LARGE_CACHE = "cache_size=-16384", "cache_size=-65536"
 CONNECT_TIMEOUT_S = 10
+# The API has a connection for each of its threads.
+POOL: dict[str, Any] = {"max_overflow": 75, "pool_timeout": CONNECT_TIMEOUT_S}
 LOCK_TIMEOUT_S, LOCK_RETRY_S = 30.0, 0.01  # of SQLite
 IDLE_S = 1.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -299,11 +302,11 @@ def _create_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
         given = make_url(url).query
         options = {name: value for name, value in POSTGRES_OPTIONS.items() if name not in given}
-        remote = create_engine(url, pool_timeout=CONNECT_TIMEOUT_S, connect_args=options)
+        remote = create_engine(url, connect_args=options, **POOL)
         _check_idle_connections(remote)
         return remote
     file = URL.create("sqlite", database=url.removeprefix("sqlite:///"))  # a path of any characters
-    engine = create_engine(file, connect_args={"timeout": LOCK_TIMEOUT_S})
+    engine = create_engine(file, connect_args={"timeout": LOCK_TIMEOUT_S}, **POOL)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _: Any) -> None:
@@ -363,6 +366,8 @@ def _check_idle_connections(engine: Engine) -> None:
 def _translate_errors(url: str) -> Iterator[None]:
     try:
         yield
+    except PoolTimeout as error:
+        raise StoreDown(f"all connections to {without_password(url)} are in use") from error
     except (OperationalError, InterfaceError) as error:
         raise StoreDown(f"the store at {without_password(url)} failed: {error.orig}") from error
     except DatabaseError as error:

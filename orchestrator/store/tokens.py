@@ -42,13 +42,19 @@ class TokenRecord:
 
 
 def add_token(
-    db: Database, person: str, role: str, expires_at: datetime, actor: Actor, once: bool = False
+    db: Database,
+    person: str,
+    role: str,
+    expires_at: datetime,
+    actor: Actor,
+    once: bool = False,
+    prefix: str = "",
 ) -> tuple[TokenRecord, str]:
     """Create a token; return it with its secret, which cannot be read again."""
     person = safe_text(person, PERSON_MAX).strip()
     if not person:
         raise InvalidRequest("the name of the person is empty; a token belongs to a person")
-    secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
+    secret, now = prefix + secrets.token_urlsafe(32), datetime.now(UTC)
     added = TokenRecord(f"tk-{secrets.token_hex(4)}", person, role, now, expires_at, False, once)
     with db.write() as connection:
         row = {**vars(added), "digest": digest_of_bytes(secret.encode())}

@@ -195,12 +195,22 @@ def send(
         connection.close()
 
 
+FOREIGN_HOSTS = (
+    *("farm.evil.example", "127.0.0.1.evil.example:8400", "", "[", "10.0.0.1", "[::1].evil.com"),
+    *("127.0.0.1:8400, evil", "evil@127.0.0.1", "127.0.0.1/evil", "127.0.0.1#", "127.0.0.1?x"),
+    *("127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "::1", "[::1", "[::1%25lo]"),
+    *("[localhost]", "127.1", "2130706433", "[::ffff:127.0.0.1]", "localhost.evil"),
+)
+
+
 def test_a_web_page_cannot_use_the_api(served: ApiLab) -> None:
     path = "/v1/operations/list_sweeps"
     assert send(served, path)[0] == 200
-    for name in ("farm.evil.example", "127.0.0.1.evil.example:8400", "", "[", "10.0.0.1"):
+    for name in FOREIGN_HOSTS:
         assert send(served, path, Host=name)[0] in (400, 421), name
-    for origin in ("https://evil.example", "null", "http://127.0.0.1.evil.example", "x"):
+    for name in ("localhost", "LOCALHOST:1", "127.0.0.1:8400", "[::1]", "[0:0::1]:65535"):
+        assert send(served, path, Host=name)[0] == 200, name
+    for origin in (*(f"http://{name}" for name in FOREIGN_HOSTS), "null", "x", "127.0.0.1"):
         status, answer = send(served, path, Origin=origin)
         assert (status, json.loads(answer)["error"]["kind"]) == (403, "not_permitted"), origin
     assert send(served, path, Origin=served.url)[0] == 200

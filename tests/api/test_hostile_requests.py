@@ -8,7 +8,8 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -16,13 +17,16 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
+from orchestrator.api.open_connections import STRANGERS_PER_ADDRESS_MAX
 from orchestrator.api.open_streams import STREAMS_PER_PERSON_MAX
+from orchestrator.api.request_places import ASKED_PER_PERSON_MAX
 from orchestrator.api.serve import IDLE_TIMEOUT_S
 from orchestrator.api.service_routes import BODY_GRACE_S
 from orchestrator.app.manage_tokens import add_token, revoke_token
 from orchestrator.app.operation import Role, Transfer
 from orchestrator.app.remote.operation_types import OperationTypes, load_operations, types_of
 from tests.api.conftest import ApiLab
+from tests.farm.conftest import wait_for
 
 STREAM = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n"
 POST = "POST /v1/operations/{} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n"
@@ -253,7 +257,7 @@ def test_streams_are_limited_and_end_with_their_token(served: ApiLab) -> None:
             link.sendall(STREAM.format(token.secret).encode())
             heads.append(link.recv(4096).split()[1])
             opened.append(link)
-        assert heads == [b"200"] * STREAMS_PER_PERSON_MAX + [b"409"]
+        assert heads == [b"200"] * STREAMS_PER_PERSON_MAX + [b"503"]
         answer = ask(served, "/v1/operations/list_sweeps", b"", served.tokens[Role.VIEWER])
         assert answer[0] == 200
         revoke_token(lab, token.token.id)
@@ -262,6 +266,63 @@ def test_streams_are_limited_and_end_with_their_token(served: ApiLab) -> None:
             received = b""
             while b"event: ended" not in received:
                 received += link.recv(4096)
+
+
+def test_streams_that_begin_at_once_are_counted_exactly(served: ApiLab) -> None:
+    with served.here() as lab, ExitStack() as links:
+        secret = add_token(lab, "streams at once", Role.VIEWER, 1).secret
+        for turn in range(2):  # closed streams give their places back
+            opened = [
+                links.enter_context(socket.create_connection(served.address, timeout=120))
+                for _ in range(STREAMS_PER_PERSON_MAX + 20)
+            ]
+            for link in opened:
+                link.sendall(STREAM.format(secret).encode())
+            heads = Counter(link.recv(4096).split()[1] for link in opened)
+            assert heads == {b"200": STREAMS_PER_PERSON_MAX, b"503": 20}, turn
+            for link in opened:
+                link.close()
+            wait_for(lambda: stream_status(served, secret) == b"200", "the places are free")
+
+
+def stream_status(served: ApiLab, secret: str) -> bytes:
+    """Open a stream and close it; return its status."""
+    with socket.create_connection(served.address, timeout=120) as link:
+        link.sendall(STREAM.format(secret).encode())
+        return link.recv(4096).split()[1]
+
+
+def test_connections_without_a_token_take_no_place_of_others(served: ApiLab) -> None:
+    with ExitStack() as links:
+        held = [
+            links.enter_context(socket.create_connection(served.address, timeout=120))
+            for _ in range(STRANGERS_PER_ADDRESS_MAX + 100)
+        ]
+        for link in held[::2]:
+            with suppress(OSError):  # it was closed
+                link.sendall(b"GET / HTTP/1.1\r\nHo")
+        for _ in range(12):
+            answer = ask(served, "/v1/operations/list_sweeps", b"", served.tokens[Role.VIEWER])
+            assert answer[0] == 200
+
+
+def test_many_requests_of_one_person_wait_and_others_are_answered(served: ApiLab) -> None:
+    """More than may run, and more than may wait; nothing is a bug."""
+    with served.here() as lab:
+        secret = add_token(lab, "many reports", Role.VIEWER, 1).secret
+    asked = ASKED_PER_PERSON_MAX + 5
+    body = json.dumps({"name": "small"}).encode()
+    with ThreadPoolExecutor(asked) as threads:
+        path = "/v1/operations/prepare_report"
+        reports = [threads.submit(ask, served, path, body, secret) for _ in range(asked)]
+        for _ in range(5):
+            answer = ask(served, "/v1/operations/list_sweeps", b"", served.tokens[Role.VIEWER])
+            assert answer[0] == 200
+        answers = [report.result() for report in reports]
+    found = Counter(status for status, _ in answers)
+    assert set(found) <= {200, 503}
+    assert found[200] > 0
+    assert all("send" in error["text"] for status, error in answers if status == 503)
 
 
 @pytest.mark.slow

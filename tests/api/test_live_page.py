@@ -1,5 +1,6 @@
 """The page of a lab: a link logs in once, the cookie opens the page only, and nothing changes."""
 
+import html
 import http.client
 import json
 import re
@@ -76,6 +77,10 @@ def test_the_cookie_opens_the_page_and_no_operation(served: ApiLab, session: str
     for path in ("/v1/operations/list_sweeps", "/v1/operations/pause_sweep"):
         assert ask(served, path, "POST", Cookie=session).status == 401
     assert ask(served, "/openapi.json", Cookie=session).status == 401
+    secret = session.partition("=")[2]
+    assert ask(served, "/openapi.json", Authorization=f"Bearer {secret}").status == 401
+    token = served.tokens[Role.VIEWER]
+    assert ask(served, "/", Cookie=f"farm_session={token}").status == 401
     assert ask(served, "/", "POST", Cookie=session).status == 405
 
 
@@ -114,6 +119,9 @@ def test_reports_and_curves_are_linked(served: ApiLab, session: str) -> None:
     report = ask(served, "/page/reports/small", Cookie=session)
     assert report.status == 200
     assert b"<title>small" in report.body
+    policy = report.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.partition("; frame")[0] in html.unescape(report.body.decode())
     assert ask(served, "/page/reports/none", Cookie=session).status == 400
     curves = json.loads(ask(served, "/page/phones/VMI90001", Cookie=session).body)
     assert set(curves) == {"temperature, °C", "clock, GHz", "power, W"}

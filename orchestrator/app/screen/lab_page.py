@@ -24,6 +24,7 @@ from orchestrator.planning.states import RunState
 from workloads.text import list_text, safe_text
 
 IDLE_S = 60.0  # the lab is not polled longer than this after the last reader has left
+CONTENT_INTERVAL_S = 0.9  # for how long a content is sent to every reader
 EVENTS_SHOWN = 30
 PHONES_NAMED = 5
 
@@ -37,7 +38,11 @@ class LabPage:
         self._lab = lab
         self._lock = threading.Lock()
         self._poller: PollerThread | None = None
-        self._read_at = 0.0
+        self._read_at = self._content_at = 0.0
+        self._writing = threading.Lock()
+        self._number = 0
+        self._contents: dict[int, PageContent] = {}  # the newest two, by their number
+        self._changes: dict[int, str] = {}  # to the newest one, by what a reader has
 
     def snapshot(self) -> LabSnapshot:
         """Return the latest snapshot; the first reader starts the poller."""
@@ -55,6 +60,26 @@ class LabPage:
                 self._poller.stop()
                 self._poller = None
 
+    def message(self, sent: int) -> tuple[int, str]:
+        """Return the number of the newest content, and how it differs from what a reader has.
+
+        Content and differences are computed once for all readers. One that has missed a content is
+        sent everything.
+        """
+        snapshot = self.snapshot()
+        with self._writing:
+            if time.monotonic() - self._content_at >= CONTENT_INTERVAL_S:
+                self._number += 1
+                self._contents[self._number] = page_content(snapshot, datetime.now(UTC))
+                self._contents.pop(self._number - 2, None)
+                self._changes, self._content_at = {}, time.monotonic()
+            known = sent if sent in self._contents else 0
+            if known not in self._changes:
+                change = difference(self._contents.get(known, {}), self._contents[self._number])
+                text = json.dumps(change, separators=(",", ":"), ensure_ascii=False)
+                self._changes[known] = text
+            return self._number, self._changes[known]
+
     def curves(self, serial: str) -> PageContent:
         """Return the last minutes of a phone."""
         trace = self.snapshot().traces.get(serial, NO_TRACE)
@@ -63,20 +88,6 @@ class LabPage:
             "clock, GHz": trace.clocks_ghz,
             "power, W": trace.powers_w,
         }
-
-
-class PageReader:
-    """One reader of the page; it is sent what has changed since its last message."""
-
-    def __init__(self, page: LabPage) -> None:
-        self._page = page
-        self._sent: PageContent = {}
-
-    def message(self) -> str:
-        """Return the next message."""
-        content = page_content(self._page.snapshot(), datetime.now(UTC))
-        change, self._sent = difference(self._sent, content), content
-        return json.dumps(change, separators=(",", ":"), ensure_ascii=False)
 
 
 def page_content(snapshot: LabSnapshot, now: datetime) -> PageContent:

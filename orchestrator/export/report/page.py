@@ -45,6 +45,11 @@ from workloads.text import safe_text, suggestion
 from workloads.units import count_text
 
 HERE = Path(__file__).parent
+_STYLE = page_css() + (HERE / "page.css").read_text(encoding="utf-8")
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+CONTENT_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
+)
 SECTIONS = (
     details.cells_section,
     details.heat_section,
@@ -163,12 +168,9 @@ def render_page(
     )
     stamp = stamp_of(given)
     page = build_page(title, collect_report_data(given, stamp), unfinished, first)
-    style = page_css() + (HERE / "page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     shown = _FigureView(stamp, page.source)
     return environment.get_template("page.html").render(
-        page=page, style=style, policy=policy, view=shown
+        page=page, style=_STYLE, policy=CONTENT_POLICY, view=shown
     )
 
 
