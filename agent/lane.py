@@ -14,7 +14,12 @@ from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, 
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
 from agent.collect.runner_output import RunnerOutput
-from agent.collect.shell_view import ShellView, ViewsAroundRun, read_shell_view
+from agent.collect.shell_view import (
+    ShellView,
+    ViewsAroundRun,
+    read_charging,
+    read_shell_view,
+)
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.observe_disturbances import disturbing_reasons
 from agent.judge.run_observation import AgentObservations, observe
@@ -85,7 +90,7 @@ class _Lane:
         self.resting_rails_w: float | None = None
         self.start = NO_START_LIMIT
         self.launched_s = (0.0, 0.0)  # host's clock before and after the snapshot and the launch
-        self.view_before = ShellView()
+        self.view_before = self.view_during = ShellView()
         self.result: RunResult | None = None
         self.verdict: Verdict | None = None
         self.restore_error: str | None = None
@@ -200,7 +205,7 @@ class _Lane:
         host_s = (least_s, host_clock_s() - self.launched_s[0])
         snapshots = (before, probe.parse_snapshot(nodes))
         memory = phone.memory
-        views = ViewsAroundRun(self.view_before, read_shell_view(phone))
+        views = ViewsAroundRun(self.view_before, read_shell_view(phone), self.view_during)
         screen = tuple(filter(None, (views.before.wakefulness, views.after.wakefulness)))
         seen = {"screen": screen, "locked": views.before.locked}
         self.applied = self.applied.model_copy(update=seen)
@@ -256,6 +261,8 @@ class _Lane:
         if self.affinity is None and self.pid is not None:
             with suppress(*LINK_LOST):  # the next command on the phone reports the loss
                 self.affinity = read_thread_affinity(self.phone, self.pid)
+                if not self.phone.facts.rooted:
+                    self.view_during = read_charging(self.phone)
 
     def run(self) -> LaneResult:
         """Do the job, and report on it."""

@@ -106,10 +106,15 @@ class PowerObservation:
 NO_POWER = PowerObservation([], EnergyGrade.REJECTED, Reason.remark(ReasonCode.ENERGY_NOT_READ))
 
 
-def gauge_for_run(calibrated: FuelGauge | None, idle: Readings, load: Readings) -> FuelGauge | None:
+def gauge_for_run(
+    calibrated: FuelGauge | None, idle: Readings, load: Readings, cells: int = 1
+) -> FuelGauge | None:
     """The calibration of the gauge: as known before, or from this phone's own rest and load."""
-    if calibrated is not None:
-        return calibrated
+    gauge = calibrated or _own_calibration(idle, load)
+    return gauge and gauge.model_copy(update={"cells": cells})
+
+
+def _own_calibration(idle: Readings, load: Readings) -> FuelGauge | None:
     resting = [raw for _, raw in idle.series(CURRENT)]
     statuses = {*idle.column(STATUS), *load.column(STATUS)}
     working = [(t_ns / 1e9, raw) for t_ns, raw in load.series(CURRENT)]
@@ -279,7 +284,7 @@ def _rejected(remark: Reason) -> PowerObservation:
 
 def _battery_points(readings: Readings, gauge: FuelGauge | None, unit_a: float) -> Points:
     """Watts out of the battery; charging counts below zero, by the status if need be."""
-    volt_scale = volts_per_unit(readings.numbers(VOLTAGE))
+    volt_scale = volts_per_unit(readings.numbers(VOLTAGE)) * (gauge.cells if gauge else 1)
     statuses = readings.column(STATUS)
     points = []
     for row, (t_ns, raw, volts) in enumerate(

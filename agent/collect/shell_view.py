@@ -20,12 +20,15 @@ from workloads.protocol.faults import PhoneTrouble
 from workloads.protocol.metrics import Source
 
 SIOP_LEVEL = "sys.siop.level"
+BATTERY_DUMP = ShellCommand(["dumpsys", "battery"])
+_CHARGE_STATUS = re.compile(r"^\s*status: ([1-5])\s*$", re.MULTILINE)  # 2: charging
 _COMMANDS = (
     ShellCommand(["dumpsys", "thermalservice"]),
     ShellCommand(["getprop", SIOP_LEVEL]),
     ShellCommand(["ps", "-A", "-o", "UID,TIME+"]),
     ShellCommand(["dumpsys", "power"]),
     ShellCommand(["dumpsys", "window", "policy"]),
+    BATTERY_DUMP,
     ShellCommand(["cat", UPTIME]),
 )
 _SCREEN_ONLY = 3  # the first of those commands that a rooted phone needs
@@ -69,6 +72,7 @@ class ShellView:
     wakefulness: str = ""  # as the power manager calls it; empty where it is not shown
     slept_ms: int | None = None  # when the phone last fell asleep, by the clock of used_ms
     locked: bool | None = None
+    charging: bool | None = None  # by the framework; phones may hide the battery's nodes
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,14 @@ class ViewsAroundRun:
 
     before: ShellView = ShellView()
     after: ShellView = ShellView()
+    during: ShellView = ShellView()  # only whether it charged
+
+    @property
+    def charging_share(self) -> float:
+        """In how many of the views the battery charged."""
+        views = (self.before, self.during, self.after)
+        known = [view.charging for view in views if view.charging is not None]
+        return sum(known) / len(known) if known else 0.0
 
     @property
     def status(self) -> int | None:
@@ -139,29 +151,40 @@ def read_shell_view(phone: Phone) -> ShellView:
     if source is Source.HOST:
         return ShellView()
     if phone.facts.rooted:
-        power, window, _ = (each.text for each in phone.shell_batch(_COMMANDS[_SCREEN_ONLY:]))
-        return parse_screen(power, window)
-    *texts, window, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
+        *texts, _ = (each.text for each in phone.shell_batch(_COMMANDS[_SCREEN_ONLY:]))
+        return parse_screen(*texts)
+    *texts, window, battery, uptime = (result.text for result in phone.shell_batch(_COMMANDS))
     try:
         t_s = phone.parse_uptime(uptime)
     except PhoneTrouble:
         t_s = None
     thermal, siop, processes, power = texts
     view = parse_view(thermal, siop, processes, power, t_s)
-    screen = parse_screen(power, window)
+    screen = parse_screen(power, window, battery)
     return replace(
-        view, wakefulness=screen.wakefulness, slept_ms=screen.slept_ms, locked=screen.locked
+        view,
+        wakefulness=screen.wakefulness,
+        slept_ms=screen.slept_ms,
+        locked=screen.locked,
+        charging=screen.charging,
     )
 
 
-def parse_screen(power: str, window: str) -> ShellView:
-    """Parse what the dumps of power and window manager say about screen and lock."""
+def read_charging(phone: Phone) -> ShellView:
+    """Ask the framework whether the battery charges."""
+    return parse_screen("", "", phone.shell_batch([BATTERY_DUMP])[0].text)
+
+
+def parse_screen(power: str, window: str, battery: str = "") -> ShellView:
+    """Parse what the dumps say about screen, lock and charger."""
+    status = _CHARGE_STATUS.search(battery)
     wakefulness, slept = _WAKEFULNESS.search(power), _SLEPT.search(power)
     locked = _LOCKED.search(window)
     return ShellView(
         wakefulness=wakefulness[1] if wakefulness else "",
         slept_ms=int(slept[1]) if slept else None,
         locked=locked[1] == "true" if locked else None,
+        charging=status[1] == "2" if status else None,
     )
 
 

@@ -23,6 +23,7 @@ from agent.collect.energy import (
     COMPUTER_POWER_MAX_W,
     NO_POWER,
     POWER_MAX_W,
+    STATUS,
     EnergyGrade,
     PowerObservation,
     gauge_for_run,
@@ -279,6 +280,8 @@ def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservatio
     disturbances = observe_disturbances(
         timed, usage, probe.cores.cpus, probe.facts.body_zone, probe.clock_nodes
     )
+    if not any(timed.column(STATUS)):  # hidden from the shell: the framework was asked
+        disturbances = replace(disturbances, charging_share=run.views.charging_share)
     if is_external:  # sampled by another process, whose processor time is not that of the run
         disturbances = replace(disturbances, own_cores_shared_pct=None)
     measured = measured_windows(run.output.windows, steady_ns)
@@ -301,7 +304,7 @@ def _observe_timed_part(run: RunObservation, is_external: bool) -> RunObservatio
 def _observe_power(run: RunObservation, agent: AgentObservations) -> RunObservation:
     """Add power, energy and everything else that accumulates during a run."""
     timed = run.readings.within(run.span)
-    gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed)
+    gauge = gauge_for_run(run.probe.facts.gauge, agent.idle, timed, run.probe.facts.gauge_cells)
     is_computer = run.claimed.source is Source.HOST
     limit_w = COMPUTER_POWER_MAX_W if is_computer else POWER_MAX_W
     power = observe_power(

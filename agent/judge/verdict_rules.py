@@ -63,6 +63,7 @@ COLD_RISE_MAX_C = 3.0
 GAP_S, GAP_SHARE = 3.0, 0.1  # a sampler may be late, but not for this long
 FROZEN_READINGS = 10
 FINE_SENSOR_C = 0.2
+WARMED_CPU_K = 15.0  # so much that its body warms too
 WHOLE_DEGREE_S = 60.0  # little work may warm a phone by less than a degree in a shorter time
 LIT_SHARE = 0.2  # of the highest brightness; runs are made with the lowest
 OTHER_APPS_CORES_MAX = 0.5
@@ -143,6 +144,11 @@ def check_sensors(run: RunObservation) -> Iterator[Reason]:
     frozen_c = _frozen_c(run)
     if frozen_c is not None:
         yield Reason.suspect(ReasonCode.SENSOR_FROZEN, temp_c=frozen_c)
+    body_c = [temp_c for _, temp_c in run.readings.within(run.span).hottest_c(run.probe.body_zones)]
+    cpu_rise_c = max(run.temps_c, default=0.0) - min(run.temps_c, default=0.0)
+    is_long = run.span_s >= WHOLE_DEGREE_S and len(body_c) >= FROZEN_READINGS
+    if is_long and len(set(body_c)) == 1 and cpu_rise_c >= WARMED_CPU_K:
+        yield Reason.remark(ReasonCode.BODY_SENSOR_FROZEN, temp_c=body_c[0], seconds=run.span_s)
     gap, gap_max_s = run.sampling_gap, max(GAP_S, GAP_SHARE * run.span_s)
     if gap.seconds > gap_max_s:
         yield Reason.suspect(
@@ -281,6 +287,8 @@ def check_energy(run: RunObservation) -> Iterator[Reason]:
         return
     if run.power.remark is not None:
         yield run.power.remark
+    if run.gauge is not None and run.gauge.cells > 1:
+        yield Reason.remark(ReasonCode.ENERGY_CELLS_ASSUMED, cells=run.gauge.cells)
     if run.power.saturated:
         yield Reason.remark(ReasonCode.USB_PORT_SATURATED)
 

@@ -20,6 +20,25 @@ FULL, DESIGN = f"{_BATTERY}/charge_full", f"{_BATTERY}/charge_full_design"
 FIRST_USED, MADE = f"{_BATTERY}/first_usage_date", f"{_BATTERY}/manufacturing_date"
 STATE_OF_HEALTH = f"{_BATTERY}/state_of_health"
 WEAR_NODES = (HEALTH, CYCLES, FULL, DESIGN, FIRST_USED, MADE, STATE_OF_HEALTH)
+_ENERGY_DESIGN, _VOLTAGE = f"{_BATTERY}/energy_full_design", f"{_BATTERY}/voltage_now"
+CELL_NODES = (_ENERGY_DESIGN, _VOLTAGE)
+_CELL_V, _PACK_MIN_V, _TWICE = 3.87, 5.5, (1.6, 2.4)
+# They sell phones with two cells in series, whose gauges show one of them: a OnePlus 9 Pro of 4500
+# mAh has a design of 2200 (https://github.com/crdroidandroid/issue_tracker/issues/760). None of
+# their phones with Android 10 or newer has a single cell that small.
+_TWO_CELL_MAKERS = {
+    "oppo",
+    "oneplus",
+    "realme",
+    "xiaomi",
+    "redmi",
+    "vivo",
+    "iqoo",
+    "nubia",
+    "meizu",
+}
+_SMALL_CELL_MAH = (1500, 2700)
+TWO_CELLS_SDK = 29
 FULL_PCT = 90
 GAP_MAX_S = 2 * 3600.0  # of the phone's clock; a longer one was not watched
 CYCLES_MAX = 10_000
@@ -63,6 +82,20 @@ def parse_battery_condition(nodes: Mapping[str, str], dump: str) -> BatteryCondi
         health=safe_text(nodes.get(HEALTH, ""), 24).strip().lower() or health,
     )
     return None if condition == BatteryCondition() else condition
+
+
+def series_cells(nodes: Mapping[str, str], maker: str, sdk: int = TWO_CELLS_SDK) -> int:
+    """How many cells in series a gauge shows as one; 1 where its voltage is that of the pack."""
+    micro_v, design = (first_number(nodes.get(path, "")) or 0 for path in (_VOLTAGE, DESIGN))
+    volts = micro_v * (1e-6 if micro_v > 100_000 else 1e-3)
+    mah = design / 1000 if design > 20_000 else design
+    energy_wh = (first_number(nodes.get(_ENERGY_DESIGN, "")) or 0) * 1e-6
+    if volts > _PACK_MIN_V or mah <= 0:
+        return 1
+    if _TWICE[0] < energy_wh / (mah * 1e-3 * _CELL_V) < _TWICE[1]:
+        return 2
+    is_small = _SMALL_CELL_MAH[0] <= mah <= _SMALL_CELL_MAH[1]
+    return 2 if is_small and maker.lower() in _TWO_CELL_MAKERS and sdk >= TWO_CELLS_SDK else 1
 
 
 def _date(text: str) -> date | None:

@@ -30,6 +30,9 @@ class Capabilities:
     is_computer: bool = False
     clocks_shown: bool = True
     has_battery: bool = True
+    stored_zones: tuple[str, ...] = ()  # of the body, which show what a program stored
+    body: str = ""  # the zone that is used instead
+    gauge_cells: int = 1
 
     @property
     def has_energy(self) -> bool:
@@ -67,6 +70,7 @@ def summarize_control(capabilities: Capabilities) -> ControlSummary:
         _gpu(capabilities),
         *_charging(capabilities),
         *_energy(capabilities),
+        *_stored(capabilities),
     ]
     controlled = tuple(text for good, text in checks if good)
     uncontrolled = tuple(text for good, text in checks if not good)
@@ -146,6 +150,14 @@ def _gpu(capabilities: Capabilities) -> tuple[bool, str]:
     return True, f"the clock of the {capabilities.gpu.name} can be set"
 
 
+def _stored(capabilities: Capabilities) -> list[tuple[bool, str]]:
+    if not capabilities.stored_zones:
+        return []
+    names = ", ".join(capabilities.stored_zones)
+    used = f"that of {capabilities.body} is used" if capabilities.body else "none is used"
+    return [(False, f"body temperature: {names} show stored numbers; {used}")]
+
+
 def _charging(capabilities: Capabilities) -> list[tuple[bool, str]]:
     if capabilities.charging is not None:
         name = capabilities.charging.path.rpartition("/")[2]
@@ -159,7 +171,9 @@ def _energy(capabilities: Capabilities) -> list[tuple[bool, str]]:
     checks = []
     if capabilities.gauge_readable:
         on_mains = ", unless the computer is on mains" * capabilities.is_computer
-        checks.append((True, f"energy comes from the battery's fuel gauge{on_mains}"))
+        cells = f"; {capabilities.gauge_cells} cells in series are assumed"
+        cells = cells if capabilities.gauge_cells > 1 else ""
+        checks.append((True, f"energy comes from the battery's fuel gauge{on_mains}{cells}"))
     for meter in capabilities.meters:
         if meter.rail in INPUT_RAILS:
             checks.append((True, f"energy comes from the board's input rail {meter.rail}"))

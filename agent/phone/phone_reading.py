@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.deadline import Deadline
-from agent.phone.battery_wear import HEALTH, WEAR_NODES
+from agent.phone.battery_wear import CELL_NODES, HEALTH, WEAR_NODES
 from agent.phone.computer_nodes import COMPUTER_NODES
 from agent.phone.cpu_clusters import CLUSTER_NODES, offline_clusters, parse_clusters
 from agent.phone.gpu_probe import GPU_NODES, gpu_limits, parse_gpu
@@ -83,7 +83,7 @@ PROBE_NODES = (
     *SUPPLY_KINDS,
     *(
         supply_node(path, "*")
-        for path in (f"{BATTERY}/capacity", f"{BATTERY}/temp", *WEAR_NODES, *GAUGES)
+        for path in (f"{BATTERY}/capacity", f"{BATTERY}/temp", *WEAR_NODES, *CELL_NODES, *GAUGES)
     ),
     "/proc/self/status",
     *GPU_NODES,

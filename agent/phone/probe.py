@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.deadline import Deadline
-from agent.phone.battery_wear import parse_battery_condition
+from agent.phone.battery_wear import parse_battery_condition, series_cells
 from agent.phone.capabilities import Capabilities, summarize_control
 from agent.phone.computer_nodes import adapt_clusters, parse_hwmon_zones, parse_second_threads
 from agent.phone.cpu_clusters import offline_clusters, parse_clusters, parse_cores
@@ -88,6 +88,17 @@ def interpret_reading(
     clusters = (*clusters, *offline_clusters(nodes, clusters))
     shown = sum(at.temp_c is not None for at in examined)
     capabilities = _find_capabilities(reading, clusters, cpu_zones, shown, provenance)
+    stored = (at.zone.type for at in examined if at.use is ZoneUse.STORED)
+    capabilities = replace(
+        capabilities,
+        stored_zones=tuple(stored),
+        body=body_zone.type if body_zone is not None else "",
+        gauge_cells=series_cells(
+            nodes,
+            reading.property("ro.product.manufacturer"),
+            first_number(reading.property("ro.build.version.sdk")) or 0,
+        ),
+    )
     control = summarize_control(capabilities)
     return PhoneFacts(
         serial=serial,
@@ -103,6 +114,7 @@ def interpret_reading(
         gpu=capabilities.gpu,
         charging=capabilities.charging,
         gauge_supply=supply,
+        gauge_cells=capabilities.gauge_cells,
         shell_cpus=capabilities.shell_cpus,
         second_threads=parse_second_threads(nodes),
         fixed_performance=capabilities.fixed_performance,

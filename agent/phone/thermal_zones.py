@@ -53,6 +53,7 @@ class ZoneUse(TextEnum):
     IMPLAUSIBLE = "implausible", "no running phone has this temperature"
     DEFAULT_VALUE = "default_value", "several sensors show this value: they are not connected"
     OUTLIER = ("outlier", "it is far from the other sensors of the same part, or from the battery")
+    STORED = "stored", "a program stored this number: others show it too, or the battery is warmer"
     NOT_TEMPERATURE = (
         "not_temperature",
         "not a temperature: a level, a voltage, a limit or an alarm",
@@ -113,6 +114,7 @@ _LAST_BATTERY = {"bms"}  # on some phones it always shows 25 degrees
 _OUTLIERS_AMONG, _OUTLIER_K, _BODY_OUTLIER_K = 3, 45.0, 15.0
 # Between a sensor and the battery of the same phone; a CPU is never much colder than its battery.
 CPU_BELOW_BATTERY_K, _BODY_OFF_BATTERY_K = 15.0, 25.0
+_STORED_PLACES, _STORED_BELOW_BATTERY_K = {ZonePlace.SKIN, ZonePlace.SHELL}, 5.0
 _SAME_BATTERY_K = 6.0  # the zone `bms` of an Oppo A37 is the power chip, 10 K above the battery
 _BODY_WHOLE_DEGREES_MAX = 45  # larger numbers may be tenths of a degree of a cold phone
 ON_DIE = {ZonePlace.CPU, ZonePlace.DIE}
@@ -151,6 +153,7 @@ def examine_zones(nodes: Mapping[str, str]) -> tuple[ExaminedZone, ...]:
     numbered = sorted(found.items())[:ZONES_MAX]
     zones = [_examine(nodes, level, number, name) for number, name in numbered]
     zones = _without_default_values(nodes, zones)
+    zones = _without_stored_numbers(battery_temp_c(nodes), zones)
     zones = _without_contradictions(battery_temp_c(nodes), zones)
     cpu = _choose_cpu(nodes, zones)
     body = _choose_body(zones)
@@ -205,6 +208,27 @@ def _without_default_values(
         else at
         for at in zones
     ]
+
+
+def _without_stored_numbers(
+    battery_c: float | None, zones: Sequence[ExaminedZone]
+) -> list[ExaminedZone]:
+    """Mark zones of skin and shell that do not measure.
+
+    On phones of OPPO, OnePlus and realme a daemon stores numbers in them: all of them show the same
+    one, or 33.0 while the battery is at 39.4. Two sensors of one surface never agree to 0.001 K.
+    """
+    stored = [at for at in zones if at.use is ZoneUse.OTHER and at.place in _STORED_PLACES]
+    # The highest of some zones is one of them, by its definition.
+    shared = Counter(at.temp_c for at in stored if "max" not in at.zone.type.lower())
+
+    def is_stored(at: ExaminedZone) -> bool:
+        if at not in stored or at.temp_c is None:
+            return False
+        is_colder = battery_c is not None and at.temp_c < battery_c - _STORED_BELOW_BATTERY_K
+        return is_colder or (at.place is ZonePlace.SHELL and shared[at.temp_c] > 1)
+
+    return [at._replace(temp_c=None, use=ZoneUse.STORED) if is_stored(at) else at for at in zones]
 
 
 def battery_temp_c(nodes: Mapping[str, str]) -> float | None:

@@ -14,6 +14,7 @@ from agent.phone.battery_wear import (
     MADE,
     STATE_OF_HEALTH,
     BatteryHours,
+    series_cells,
 )
 from agent.phone.battery_wear import parse_battery_condition as parse
 from agent.phone.phone_driver import Phone
@@ -31,6 +32,27 @@ def test_nodes_tell_cycles_capacity_and_health() -> None:
     assert parse({}, "") is None
     told = BatteryCondition(capacity_share=0.91, first_used=date(2023, 7, 19))
     assert parse({STATE_OF_HEALTH: "91", FIRST_USED: "0", MADE: "1689787603"}, "") == told
+
+
+@pytest.mark.parametrize(
+    ("maker", "design", "voltage", "more", "cells"),
+    [
+        ("OnePlus", "2200000", "4100000", {}, 2),  # a 9 Pro, sold as 4500 mAh
+        ("realme", "2150", "4100", {}, 2),
+        ("OnePlus", "2200000", "8200000", {}, 1),  # the voltage of the pack
+        ("OnePlus", "4300000", "4100000", {}, 1),
+        ("Palm", "2200000", "4100000", {}, 1),  # a small phone
+        ("Sony", "2500000", "4100000", {"energy_full_design": "19350000"}, 2),
+        ("OnePlus", "", "", {}, 1),
+    ],
+)
+def test_a_gauge_that_shows_one_of_two_cells(
+    maker: str, design: str, voltage: str, more: dict[str, str], cells: int
+) -> None:
+    folder = DESIGN.rpartition("/")[0]
+    nodes = {DESIGN: design, f"{folder}/voltage_now": voltage}
+    nodes |= {f"{folder}/{name}": text for name, text in more.items()}
+    assert series_cells(nodes, maker) == cells
 
 
 @pytest.mark.parametrize(

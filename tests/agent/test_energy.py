@@ -151,6 +151,9 @@ def test_the_gauge_is_calibrated_by_rest_and_load() -> None:
     assert gauge is not None
     assert (gauge.discharge_sign, gauge.unit_a) == (-1, 1e-6)
     assert gauge_for_run(GAUGE, rest, rest) == GAUGE
+    two = gauge_for_run(GAUGE, rest, rest, cells=2)
+    one_w, two_w = (power_from_readings(work, of).points[0][1] for of in (GAUGE, two))
+    assert two_w == pytest.approx(2 * one_w)
     assert resting_power_w(rest, gauge) == pytest.approx(0.6, rel=0.01)
     assert resting_power_w(Readings(), gauge) is None
 

@@ -90,6 +90,9 @@ def test_the_screen_of_android_7_to_16() -> None:
     assert (awake.wakefulness, awake.slept_ms, awake.locked) == ("Awake", 931628, False)
     assert (asleep.wakefulness, asleep.locked) == ("Dozing", True)
     assert parse_screen("", "") == ShellView()
+    charged, not_charged = (parse_screen("", "", f"  status: {at}\n") for at in (2, 3))
+    assert ViewsAroundRun(not_charged, not_charged, charged).charging_share == pytest.approx(1 / 3)
+    assert ViewsAroundRun(awake, awake).charging_share == 0
     pressed = replace(awake, slept_ms=940000)  # off and on again
     for before, after, is_asleep, fell_asleep in (
         (awake, awake, False, False),

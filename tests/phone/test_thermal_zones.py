@@ -69,6 +69,25 @@ def test_zones_are_chosen_by_type(types: list[str], chosen: list[str], slow: str
     assert uses(_zones(*types)) == (chosen, slow)
 
 
+@pytest.mark.parametrize(
+    ("raws", "body"),
+    [
+        # OnePlus, realme: a daemon stores a number; the battery of the phone is at 39.4
+        ({"shell_front": 33000, "shell_frame": 33000, "shell_back": 33000}, None),
+        ({"shell_back": 33000, "battery": 39400}, "battery"),
+        ({"shell_back": 36000, "battery": 39400}, "shell_back"),
+        # the highest of all is one of them
+        ({"shell_front": 30500, "shell_back": 31100, "shell_max": 31100}, "shell_back"),
+    ],
+)
+def test_a_number_that_a_program_stored_is_no_temperature(
+    raws: dict[str, int], body: str | None
+) -> None:
+    gauge = {f"{SUPPLY}/battery/temp": "394", f"{SUPPLY}/battery/capacity": "80"}
+    nodes = valued(**raws) | (gauge if "battery" in raws else {})
+    assert uses(nodes) == ([], body)
+
+
 def test_the_hottest_plausible_zone_counts() -> None:
     nodes = _zones("cpu-0", "cpu-1", "cpu-2")
     zones = zones_in_use(examine_zones(nodes), ZoneUse.CPU)

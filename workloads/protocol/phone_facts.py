@@ -94,6 +94,7 @@ class FuelGauge(WireModel):
     discharge_sign: Literal[-1, 1] = Field(description="sign of current_now while discharging")
     unit_a: float = Field(gt=0, description="amperes per unit of current_now")
     period_s: float = Field(ge=0, description="time between new values")
+    cells: int = Field(default=1, ge=1, le=4, description="in series; voltage_now is that of one")
 
 
 class BatteryCondition(WireModel):
@@ -165,6 +166,9 @@ class PhoneFacts(WireModel):
         default="battery", description="folder of the fuel gauge below /sys/class/power_supply"
     )
     gauge: FuelGauge | None = Field(default=None, description="None until the first run")
+    gauge_cells: int = Field(
+        default=1, ge=1, le=4, description="cells in series of which the gauge shows one"
+    )
     shell_cpus: tuple[int, ...] = Field(default=(), description="cores in the cpuset of the shell")
     second_threads: tuple[int, ...] = Field(
         default=(), description="cores that share their execution units with a lower number (SMT)"

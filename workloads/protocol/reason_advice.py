@@ -103,6 +103,8 @@ REASON_ADVICE = {
     "energy_implausible": "Check the gauge with `farm phone show`; its unit or sign may be wrong.",
     "energy_gauge_guessed": "Let the phone run once on battery, so that sign and unit are learned.",
     "energy_gauge_unknown": "Let the phone run once on battery, so that sign and unit are learned.",
+    "body_sensor_frozen": "Report the phone: its body needs another sensor.",
+    "energy_cells_assumed": "If the battery of this phone has one cell, report the phone.",
     "energy_gauge_slow": "Use longer runs: the gauge needs at least a few values.",
     "energy_package_only": "Compare it only with energies of the same grade.",
     "energy_rails_only": "Compare it only with energies of the same grade.",

@@ -67,6 +67,7 @@ class ReasonCode(StrEnum):
     NO_TEMP_READINGS = "no_temp_readings"
     TEMP_NOT_SHOWN = "temp_not_shown"
     SENSOR_FROZEN = "sensor_frozen"
+    BODY_SENSOR_FROZEN = "body_sensor_frozen"
     SAMPLING_GAP = "sampling_gap"
     READINGS_LOST = "readings_lost"
     BODY_WARMED = "body_warmed"
@@ -128,6 +129,7 @@ class ReasonCode(StrEnum):
     ENERGY_PACKAGE_ONLY = "energy_package_only"
     ENERGY_RAILS_ONLY = "energy_rails_only"
     ENERGY_RAILS_ROUNDED = "energy_rails_rounded"
+    ENERGY_CELLS_ASSUMED = "energy_cells_assumed"
     USB_PORT_SATURATED = "usb_port_saturated"
     CONNECTED_BY_WIFI = "connected_by_wifi"
 
@@ -209,6 +211,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ReasonCode.NO_TEMP_READINGS: "no temperature was read during the run",
     ReasonCode.TEMP_NOT_SHOWN: "no temperature: this computer shows no CPU thermometer",
     ReasonCode.SENSOR_FROZEN: "the CPU temperature stayed at {temp_c:.1f} °C under load",
+    ReasonCode.BODY_SENSOR_FROZEN: (
+        "the body's sensor stayed at {temp_c:.1f} °C for {seconds:.0f} s: it measures nothing"
+    ),
     ReasonCode.SAMPLING_GAP: "no sensor was read for {gap_s:.1f} s of the run",
     ReasonCode.READINGS_LOST: "{node} could not be read for {share:.0%} of the run",
     ReasonCode.BODY_WARMED: "the phone's body warmed by {rise_c:.1f} °C during a cold run",
@@ -323,6 +328,9 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.ENERGY_RAILS_ROUNDED: (
         "no energy: the phone rounds the totals of its rails to {rounding_j:.2f} J"
+    ),
+    ReasonCode.ENERGY_CELLS_ASSUMED: (
+        "the energy counts {cells} cells in series, of which the gauge shows one"
     ),
     ReasonCode.USB_PORT_SATURATED: (
         "the USB port delivered its maximum; the battery supplied the rest"
