@@ -22,7 +22,7 @@ from agent.collect.shell_view import (
 )
 from agent.collect.thread_affinity import ThreadAffinity, read_thread_affinity
 from agent.judge.observe_disturbances import disturbing_reasons
-from agent.judge.run_observation import AgentObservations, observe
+from agent.judge.run_observation import AgentObservations, RunObservation, observe
 from agent.judge.run_result import RunResult, evaluate_run
 from agent.judge.work_rate_rules import step_unrest
 from agent.lane_context import LaneContext, LaneResult
@@ -38,6 +38,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_memory import save_phone_memory
 from agent.phone.phone_snapshot import record_snapshot, snapshot_command
 from agent.phone.phone_waits import PhoneWaits
+from agent.phone.power_stats import RailTotals
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import ShellResult, parse_complete_nodes
 from agent.phone.shell_link import LINK_LOST
@@ -204,15 +205,25 @@ class _Lane:
         nodes, readings = fetch_readings(phone, probe.snapshot_command(), job.fence)
         host_s = (least_s, host_clock_s() - self.launched_s[0])
         snapshots = (before, probe.parse_snapshot(nodes))
-        memory = phone.memory
         views = ViewsAroundRun(self.view_before, read_shell_view(phone), self.view_during)
         screen = tuple(filter(None, (views.before.wakefulness, views.after.wakefulness)))
         seen = {"screen": screen, "locked": views.before.locked}
         self.applied = self.applied.model_copy(update=seen)
-        agent = AgentObservations(
+        agent = self._agent_observations(rails, views, host_s)
+        observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
+        result = evaluate_run(observation)
+        self._remember(observation, result.verdict)
+        return result
+
+    def _agent_observations(
+        self, rails: Sequence[RailTotals], views: ViewsAroundRun, host_s: tuple[float, float]
+    ) -> AgentObservations:
+        """Return what this attempt and earlier ones observed besides the runner."""
+        memory = self.phone.memory
+        return AgentObservations(
             affinity=self.affinity,
             canaries=self.canaries,
-            idle=readings_from_snapshots(phone.idle_samples),
+            idle=readings_from_snapshots(self.phone.idle_samples),
             remembered_idle_w={memory.idle_meter: memory.idle_w},
             rails=rails,
             resting_rails_w=self.resting_rails_w,
@@ -225,16 +236,17 @@ class _Lane:
             host_s=host_s,
             start=self.start,
         )
-        observation = observe(probe, job.case, job.condition, snapshots, output, readings, agent)
-        meter = observation.power.grade.meter
+
+    def _remember(self, observation: RunObservation, verdict: Verdict) -> None:
+        """Keep what later runs on this phone are compared with."""
+        phone = self.phone
         phone.remember_limits(observation.limits_khz)
+        meter = observation.power.grade.meter
         phone.remember_power(observation.gauge, observation.idle_w, meter)
-        result = evaluate_run(observation)
-        if result.verdict.validity is Validity.VALID and not observation.has_reported_limit:
+        if verdict.validity is Validity.VALID and not observation.has_reported_limit:
             phone.remember_temp_step(observation.finest_temp_step_c)
-        if not disturbing_reasons(result.verdict):
+        if not disturbing_reasons(verdict):
             phone.remember_unrest(self._clocks_name, step_unrest(observation))
-        return result
 
     @property
     def _clocks_name(self) -> str:
