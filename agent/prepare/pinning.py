@@ -7,15 +7,17 @@ from collections.abc import Iterable
 
 from agent.phone.kernel_nodes import used_clusters
 from agent.phone.phone_driver import Phone
+from agent.prepare.clock_pinning import gpu_nodes, pin_clocks
 from agent.prepare.cpu_pinning import (
     barred_cpus,
     check_clocks_supported,
     check_cores_allowed,
     enable_fixed_performance,
     enter_all_cores,
-    pin_clocks,
+    policy_nodes,
+    switch_on_cores,
+    uncapped_limits,
 )
-from agent.prepare.gpu_pinning import pin_gpu
 from agent.prepare.perf_daemons import stop_perf_daemons
 from agent.restore.restore_journal import RestoreJournal
 from workloads.catalogue import Case, thread_count
@@ -67,6 +69,10 @@ def pin_phone(
     if applied.clocks_khz and facts.clocks_writable:
         thermal = condition.thermal_daemons is not None
         stop_perf_daemons(phone, used_clusters(facts, cores), thermal, journal)
-        pin_clocks(phone, applied.clocks_khz, cores, coolers, journal)
+        switch_on_cores(phone, cores, journal)
+        steps = {policy_nodes(facts, policy): khz for policy, khz in applied.clocks_khz.items()}
+        pin_clocks(phone, steps, journal, uncapped_limits(phone, coolers))
     if applied.gpu_khz is not None:
-        pin_gpu(phone, applied.gpu_khz, journal)
+        assert facts.gpu is not None, "a clock was chosen, so there is a GPU"
+        step = applied.gpu_khz * 1000 // facts.gpu.unit_hz
+        pin_clocks(phone, {gpu_nodes(facts.gpu): step}, journal, {})

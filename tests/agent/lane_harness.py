@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,8 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.shell_command import ShellCommand
-from agent.prepare.cpu_pinning import PolicyState, read_policy_states
+from agent.prepare.clock_pinning import ClockNodes, ClockState, read_clock_states
+from agent.prepare.cpu_pinning import policy_nodes
 from agent.prepare.quiesce import quiet_settings
 from agent.restore.restore_journal import journal_file
 from agent.restore.restore_leftovers import restore_leftovers
@@ -42,6 +43,11 @@ SHORT_TIMEOUTS = replace(
     reconnect_timeout_s=0.5,
     restore_retry_timeout_s=0.5,
 )
+
+
+def read_policy_states(phone: Phone, policies: Sequence[int]) -> dict[ClockNodes, ClockState]:
+    """Read governors and limits of cpufreq policies."""
+    return read_clock_states(phone, [policy_nodes(phone.facts, each) for each in policies])
 
 
 @dataclass
@@ -80,7 +86,7 @@ class LaneHarness:
         job = a_job(self.phone.facts.serial, fence, **condition)
         return run_attempt(job, self.phone, self.context).report
 
-    def read_phone_state(self) -> tuple[dict[int, PolicyState], list[str]]:
+    def read_phone_state(self) -> tuple[dict[ClockNodes, ClockState], list[str]]:
         settings = quiet_settings(self.phone.address)
         queries = [
             ShellCommand(["settings", "get", setting.namespace, setting.name])

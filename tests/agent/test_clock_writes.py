@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.prepare.cpu_pinning import NodeWrite, PolicyState, policy_writes
+from agent.prepare.clock_pinning import ClockNodes, ClockState, NodeWrite, limit_writes
 
 LADDER = (300000, 576000, 1113600, 1785600)
+NODES = ClockNodes("policy0", "/sys/devices/system/cpu/cpufreq/policy0")
 GOVERNORS = ("schedutil", "performance")
 
 
@@ -25,7 +26,7 @@ def _apply_writes(low: int, high: int, writes: list[tuple[str, str]]) -> tuple[i
 def test_limits_never_cross(first: int, second: int, khz: int) -> None:
     """Pinning, and undoing it in reverse order, has to work on the strictest kernel."""
     low, high = sorted((first, second))
-    writes = policy_writes(4, PolicyState("schedutil", GOVERNORS, low, high), khz)
+    writes = limit_writes(NODES, ClockState("schedutil", GOVERNORS, low, high), khz)
     pinned = _apply_writes(low, high, [(write.path, write.value) for write in writes])
     assert pinned == (khz, khz)
     undone = [(write.path, write.old) for write in reversed(writes)]
@@ -34,8 +35,8 @@ def test_limits_never_cross(first: int, second: int, khz: int) -> None:
 
 def test_the_governor_is_written_first() -> None:
     """Changing a governor may reset the limits."""
-    state = PolicyState("schedutil", GOVERNORS, 300000, 1785600)
-    first = policy_writes(0, state, 576000)[0]
+    state = ClockState("schedutil", GOVERNORS, 300000, 1785600)
+    first = limit_writes(NODES, state, 576000)[0]
     assert first == NodeWrite(
         "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance", "schedutil"
     )
@@ -43,5 +44,5 @@ def test_the_governor_is_written_first() -> None:
 
 def test_a_kernel_without_the_performance_governor_keeps_its_own() -> None:
     """min = max pins the clock under any governor."""
-    state = PolicyState("schedutil", ("schedutil",), 300000, 1785600)
-    assert len(policy_writes(0, state, 576000)) == 2
+    state = ClockState("schedutil", ("schedutil",), 300000, 1785600)
+    assert len(limit_writes(NODES, state, 576000)) == 2

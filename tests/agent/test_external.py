@@ -23,14 +23,13 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import PROGRAM_STDERR, PROGRAM_STDOUT, UPTIME, lane_file
 from agent.phone.runner_install import install_runner
 from agent.phone.shell_command import ShellCommand
-from agent.prepare.cpu_pinning import read_policy_states
 from agent.restore.watchdog import Watchdog
 from agent.virtual.fleet_server import FleetConfig
 from kernels.runner_builds import runner_for
 from orchestrator.commands.start_files import write_manifest
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.agent.jobs import a_job
-from tests.agent.lane_harness import assert_fault
+from tests.agent.lane_harness import assert_fault, read_policy_states
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.catalogue import Case, bind_external

@@ -26,13 +26,18 @@ from agent.phone.phone_waits import Cancellation, PhoneWaits
 from agent.phone.probe import probe
 from agent.phone.shell_command import ShellCommand
 from agent.phone.shell_link import ShellLink
-from agent.prepare.cpu_pinning import read_policy_states
 from agent.restore.fence import FENCE_FILE
 from agent.restore.restore_journal import journal_file
 from kernels.runner_builds import runner_for
 from tests.agent.conftest import StartPhone
 from tests.agent.jobs import a_job
-from tests.agent.lane_harness import LONG_AND_COOL, QUICK, LaneHarness, assert_fault
+from tests.agent.lane_harness import (
+    LONG_AND_COOL,
+    QUICK,
+    LaneHarness,
+    assert_fault,
+    read_policy_states,
+)
 from tests.agent.virtual_phones import VirtualPhone, open_phone
 from workloads.catalogue import bind
 from workloads.protocol.base import digest_of_bytes

@@ -15,14 +15,13 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import UPTIME, lane_file
-from agent.prepare.cpu_pinning import read_policy_states
 from agent.prepare.quiesce import QUIET_SETTINGS, quiet_settings
 from agent.restore.restore_journal import JournalRecord, journal_file, restore_changes
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.restore.reversible_change import UNSET, ChangeKind, ReversibleChange, parse_changes
 from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
-from tests.agent.lane_harness import PATIENT_TIMEOUTS
+from tests.agent.lane_harness import PATIENT_TIMEOUTS, read_policy_states
 from tests.agent.virtual_phones import VirtualPhone
 from workloads.protocol.faults import ShellFailed
 
@@ -36,7 +35,7 @@ from agent.lane_context import LaneContext
 from agent.phone.adb import AdbServer
 from agent.timeouts import DEFAULT_TIMEOUTS
 from tests.agent.jobs import a_job
-from tests.agent.lane_harness import PATIENT_TIMEOUTS
+from tests.agent.lane_harness import (PATIENT_TIMEOUTS, read_policy_states)
 from tests.agent.virtual_phones import open_phone
 
 address, port, state, timeout_s = sys.argv[1:]
