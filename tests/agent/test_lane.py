@@ -117,17 +117,16 @@ def test_the_phone_is_changed_and_restored_in_order(
         word = event["path"].rsplit("/", 1)[1] if kind == "sysfs_write" else kind
         if not sequence or sequence[-1] != word:
             sequence.append(word)
-    assert sequence[:4] == ["setting_write", "input_suspend", "min_cpus", "scaling_governor"]
-    assert sequence[-4:] == ["scaling_governor", "min_cpus", "input_suspend", "setting_write"]
+    changes = ["setting_write", "wake_lock", "input_suspend", "min_cpus", "scaling_governor"]
+    assert sequence[:5] == changes
+    assert sequence[-5:] == [*changes[:1:-1], "wake_unlock", "setting_write"]
     assert sequence[sequence.index("run_start") : sequence.index("run_stop") + 1] == [
         "run_start",
         "run_stop",
     ]
     assert set(sequence) == {
-        "setting_write",
-        "input_suspend",
-        "min_cpus",
-        "scaling_governor",
+        *changes,
+        "wake_unlock",
         "scaling_max_freq",
         "scaling_min_freq",
         "run_start",

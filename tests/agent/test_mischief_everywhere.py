@@ -44,6 +44,8 @@ BODY: dict[str, dict[str, object]] = {
     "never_cools": {},
     "battery_drains": {"percent": 10},
     "disk_full": {},
+    "refuse_settings": {},
+    "screen_off": {},
     "low_memory": {"command": "*runner*"},
     "hotplug": {"cpu": 6, "service": "core_ctl"},
     "migrate": {},

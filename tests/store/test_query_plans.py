@@ -183,7 +183,7 @@ def test_no_statement_of_a_working_lab_reads_all_runs(
         store_parcels(full, "host-a", [a_report(job) for job in jobs])
         heartbeat(broker_url, [])
         scheduler.tick()
-        runs = {job.run for job in jobs}
+        runs = {job.run: "host-a" for job in jobs}
         phones_of_unstored_reports(full, runs)
         unfinished_runs(full, runs)
         read_lab_status(connection)
