@@ -42,7 +42,7 @@ def try_(
     as_json: bool,
     lab_folder: Path,
 ) -> int:
-    """Try a PHONE: check it, learn how much it varies, and train once.
+    """Check a PHONE, learn its noise, and train once.
 
     It takes two to five minutes and ends with a measured time and its verdict. What stands in the
     way is named with the place to tap on this phone. A sweep file that suits the phone is written

@@ -115,8 +115,10 @@ def _first_checks(phone: Phone, context: LaneContext) -> Iterator[Check]:
         yield Check("program", False, facts.runner_error)
         raise PhoneTrouble("no training without that program")
     yield Check("program", True, f"{safe_text(abi, 40)}, the program for training starts")
+    usual = f"allow root for the shell in {facts.root_manager}" * bool(facts.root_manager)
     root = "commands run as root" if facts.rooted else facts.uncontrolled[0]
-    yield Check("root", facts.rooted, root, "" if facts.rooted else "that is the usual case")
+    remedy = "" if facts.rooted else usual or "that is the usual case"
+    yield Check("root", facts.rooted, root, remedy)
     yield _check_settings(phone, maker)
     yield _check_screen(phone, maker)
     zones, temp_c = facts.cpu_zones, take_snapshot(phone).temp_c

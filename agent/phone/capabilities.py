@@ -33,6 +33,7 @@ class Capabilities:
     stored_zones: tuple[str, ...] = ()  # of the body, which show what a program stored
     body: str = ""  # the zone that is used instead
     gauge_cells: int = 1
+    root_manager: str = ""  # that refused root to the shell
 
     @property
     def has_energy(self) -> bool:
@@ -91,6 +92,9 @@ def _root(capabilities: Capabilities) -> tuple[bool, str]:
         return True, "daemons that change the clocks can be stopped"
     if capabilities.is_computer:
         return False, "daemons that change the clocks (thermald, tuned, nvpmodel) keep running"
+    manager = capabilities.root_manager
+    if manager:
+        return False, f"the shell is not root: {manager} is on the phone and refused it"
     return False, "the shell is not root"
 
 

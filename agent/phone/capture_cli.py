@@ -177,6 +177,8 @@ def describe(
         steps = f"at most {ladder[0]} kHz, steps unknown" if len(ladder) == 1 else steps
         cpus = f"cpu{cluster.cpus[0]}" + (f"-{cluster.cpus[-1]}" if len(cluster.cpus) > 1 else "")
         lines.append(f"cluster    {cpus}: {steps}, capacity {cluster.capacity}")
+    if "64" not in facts.abi:
+        lines.append(f"program    {facts.runner_error}")
     values = dict(reading.nodes) | _service_values(reading)
     chosen = [("CPU", facts.cpu_zones), ("body", (facts.body_zone,) if facts.body_zone else ())]
     for title, group in chosen:

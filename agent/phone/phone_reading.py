@@ -60,6 +60,14 @@ _SWITCHES = (
     ("/sys/devices/platform/mt-battery/disable_charger", "1", "0"),  # MediaTek, old kernels
 )
 CHARGING_SWITCHES = tuple(ChargingSwitch(path=path, off=off, on=on) for path, off, on in _SWITCHES)
+ROOT_MANAGERS = {
+    "com.topjohnwu.magisk": "Magisk",
+    "io.github.huskydg.magisk": "Magisk Delta",
+    "me.weishu.kernelsu": "KernelSU",
+    "com.rifsxd.ksunext": "KernelSU Next",
+    "me.bmax.apatch": "APatch",
+    "eu.chainfire.supersu": "SuperSU",
+}
 SERIAL_PROPERTIES = ("ro.serialno", "ro.boot.serialno")
 SOC_PROPERTIES = (
     *("ro.soc.model", "ro.chipname", "ro.hardware.chipname", "ro.mediatek.platform"),
@@ -116,6 +124,7 @@ class PhoneReading:
     thermalservice: str = ""  # read only if the zones are hidden, or for a capture
     writable: frozenset[str] = frozenset()
     root: bool = False
+    root_manager: str = ""  # that is on the phone and has not granted root to the shell
     fixed_performance: bool = False
     power_stats: PowerStatsHal | None = None  # shows the energy of these rails
     rails: tuple[str, ...] = ()
@@ -154,12 +163,23 @@ def read_phone(phone: Phone, deadline: Deadline, everything: bool = False) -> Ph
         thermalservice=dump,
         writable=_writable_nodes(phone, nodes, deadline),
         root=phone.link.root,
+        root_manager="" if phone.link.root else _find_root_manager(phone, deadline),
         fixed_performance=_FIXED_PERFORMANCE in (usage or ""),
         power_stats=power_stats,
         rails=rails,
         counter_denied=denied,
         identifiers=private_values(listing),
     )
+
+
+def _find_root_manager(phone: Phone, deadline: Deadline) -> str:
+    """What could grant root and did not: `su` may be hidden from those who may not call it."""
+    commands = [ShellCommand(["pm", "path", package]) for package in ROOT_MANAGERS]
+    commands.append(ShellCommand(["sh", "-c", "command -v su"]))
+    *managers, su = phone.shell_batch(commands, deadline)
+    found = zip(ROOT_MANAGERS.values(), managers, strict=True)
+    names = (name for name, result in found if result.text.startswith("package:"))
+    return next(names, "su" if su.status == 0 else "")
 
 
 def _find_power_stats(

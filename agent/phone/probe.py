@@ -77,6 +77,7 @@ def interpret_reading(
     reading: PhoneReading, serial: str, info: RunnerInfo | str, runner: str = ""
 ) -> PhoneFacts:
     """What a phone is and can do; `info` of its runner is a sentence if there is none."""
+    info = why_not_64_bit(reading.properties) or info
     supply = gauge_supply(reading.nodes)
     examined = examine_zones(reading.nodes)
     cpu_zones, body_zone = choose_zones(reading, examined)
@@ -122,6 +123,7 @@ def interpret_reading(
         power_stats=reading.power_stats,
         perf_daemons=find_perf_daemons(reading.services),
         rooted=capabilities.root,
+        root_manager=capabilities.root_manager,
         clocks_writable=capabilities.clocks_writable,
         control=control.level,
         controlled=control.controlled,
@@ -182,6 +184,7 @@ def _find_capabilities(
     gpu = gpu and gpu.model_copy(update={"writable": writable.issuperset(gpu_limits(gpu))})
     return Capabilities(
         root=reading.root,
+        root_manager=reading.root_manager,
         clocks_writable=bool(limits) and writable.issuperset(limits),
         cpu_zones=cpu_zones,
         zones_shown=zones_shown,
@@ -239,6 +242,14 @@ def soc_name(properties: Mapping[str, str]) -> str:
     names = [properties.get(name, "") for name in SOC_PROPERTIES]
     clear = (name for name in names if name and name.lower() not in _VAGUE_SOCS)
     return next(clear, next(filter(None, names), "unknown"))
+
+
+def why_not_64_bit(properties: Mapping[str, str]) -> str:
+    """The sentence for a phone whose system is not 64-bit, for which there is no program."""
+    abi = properties.get("ro.product.cpu.abi", "")
+    if not abi or "64" in abi:
+        return ""
+    return f"{_model_name(properties)} runs a 32-bit Android ({abi}); training needs a 64-bit one"
 
 
 def memory_total_kb(nodes: Mapping[str, str]) -> str:

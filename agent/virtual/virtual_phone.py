@@ -103,6 +103,7 @@ class VirtualPhone:
         self.is_awake = False  # as in a drawer, until a key event wakes it
         self.slept_at = 0.0
         self.refuses_adb = False  # settings and key events, as phones of several vendors do
+        self.refuses_root = False  # as Magisk does until somebody taps Grant
         self.wake_locks: set[str] = set()
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"

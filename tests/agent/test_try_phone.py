@@ -14,6 +14,7 @@ from agent.try_cli import NOT_VALID
 from agent.try_cli import phone as commands
 from orchestrator.sweepfile.sweep_file import read_sweep
 from tests.agent.lane_harness import open_lane_harness
+from tests.agent.test_capture import probed, served
 
 
 def try_phone(adb: AdbServer, address: str, *more: str) -> Result:
@@ -75,6 +76,23 @@ def test_obstacles_are_named_with_the_place_to_tap(
     assert fails.return_value == NOT_VALID
     assert "ms per step of 32 samples on big4: void" in fails.output
     assert "Check the external program" in fails.output  # the advice of its reason
+
+
+def test_a_refused_root_and_a_32_bit_system_are_named(adb: AdbServer) -> None:
+    with served(adb, "meizu-16t") as (fleet, (address,)):
+        phone = fleet.servers[0].phone
+        phone.refuses_root = True
+        phone.properties["ro.product.cpu.abi"] = "armeabi-v7a"
+        result = try_phone(adb, address)
+        reached, facts = probed(adb, address)
+        reached.close()
+    assert result.return_value == NOT_VALID
+    narrow = "Meizu 16T runs a 32-bit Android (armeabi-v7a); training needs a 64-bit one"
+    assert facts.runner_error == narrow
+    assert f"program     no  {narrow}" in result.output
+    assert "no number: " in result.output
+    assert (facts.rooted, facts.root_manager) == (False, "Magisk")
+    assert facts.uncontrolled[0] == "the shell is not root: Magisk is on the phone and refused it"
 
 
 def test_without_a_phone_the_first_steps_are_named(adb: AdbServer) -> None:

@@ -187,6 +187,9 @@ class PhoneFacts(WireModel):
         default=(), description="vendor daemons that change clocks"
     )
     rooted: bool
+    root_manager: str = Field(
+        default="", max_length=40, description="on the phone, and has not granted root to the shell"
+    )
     clocks_writable: bool = Field(description="whether the CPU clocks can be set")
     control: ControlLevel
     controlled: tuple[str, ...] = Field(default=(), description="what can be set, for display")

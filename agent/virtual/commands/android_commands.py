@@ -120,6 +120,8 @@ def pm(call: CommandCall) -> "int | Awaitable[int]":
             call.print("package:android\npackage:com.android.settings\npackage:com.android.shell\n")
         case ["path", "android"]:
             call.print("package:/system/framework/framework-res.apk\n")
+        case ["path", "com.topjohnwu.magisk"] if call.phone.refuses_root:
+            call.print("package:/data/app/com.topjohnwu.magisk/base.apk\n")
         case ["path", *_]:
             return 1
         case ["install" | "install-create" | "install-write" | "install-streaming", *_]:

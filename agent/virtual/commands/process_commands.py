@@ -123,6 +123,8 @@ async def su(call: CommandCall) -> int:
     """Handle su, su -c TEXT and su 0 COMMAND..: becomes root without a prompt, as Magisk does once
     root is granted.
     """
+    if call.phone.refuses_root:
+        return call.fail("Permission denied", 13)
     words = call.argv[1:]
     uid = 0
     if words and words[0] in ("0", "root", "2000", "shell"):

@@ -163,9 +163,15 @@ def check_batteries(lab: Lab) -> Iterator[CheckFinding]:
 
 
 def judge_batteries(phones: Iterable[KnownPhone]) -> Iterator[CheckFinding]:
-    """Yield what is wrong with the batteries of phones that are in use."""
+    """Yield what is wrong with the batteries of phones that are in use, and a refused root."""
     for phone in phones:
-        battery = phone.facts.battery
+        battery, manager = phone.facts.battery, phone.facts.root_manager
+        if manager and phone.health is not Health.RETIRED:
+            fix = (
+                f"to use root, allow it for the shell in {manager}; see docs/howto/rooted-phones.md"
+            )
+            text = f"{phone.facts.model}: {manager} refused root to the shell"
+            yield CheckFinding(f"root {phone.serial}", WARNING, text, fix)
         if battery is None or phone.health is Health.RETIRED:
             continue
         worn = [
