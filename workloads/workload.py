@@ -53,6 +53,7 @@ class Workload:
     threads: int | None = None  # None: one per core
     study: WorkloadSource = BUILT_IN
     notes: str = ""  # where its settings come from, and how to read its results
+    stated: str = ""  # the size that its study gives, which its code or its paper may contradict
     options: tuple[RunOption, ...] = ()
     # None: the condition decides how long a run takes
     length: Callable[[BoundParameters], FixedLength] | None = None

@@ -46,6 +46,7 @@ def workload_json(case: Case) -> dict[str, Any]:
         "operations": len(cost.ops),
         "memory_bytes": memory | {"planned": sum(memory.values())},
         "optimizers": _optimizers(step),
+        "stated_size": workload.stated,
         "published_size": {model.name: asdict(model.published) for model in models},
         "notes": workload.notes,
     }
@@ -78,10 +79,13 @@ def workload_lines(case: Case) -> Iterator[str]:
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
     yield _line("threads", str(workload.threads or "one per core"))
+    if workload.stated:
+        yield from _wrapped(_line("study's size", workload.stated))
     for model in (each for each in _models(step) if each.published != NOT_PUBLISHED):
         published = model.published
         size = f"{published.parameters:,} parameters, {_engineering(published.macs)} multiply-adds"
-        yield from _wrapped(_line("published size", f"{size}: {published.source}"))
+        name = "size as coded" if "as coded" in published.source else "published size"
+        yield from _wrapped(_line(name, f"{size}: {published.source}"))
     if workload.notes:
         yield ""
         yield from textwrap.wrap(workload.notes, WIDTH)

@@ -50,6 +50,13 @@ def test_a_workload_is_shown_with_its_cost() -> None:
     assert memory["planned"] == pytest.approx(5.8e9, rel=0.1)
 
 
+def test_the_size_that_a_study_gives_is_shown_beside_what_its_code_has() -> None:
+    shown = run("show", "emdl-lenet")
+    assert "study's size    3.2 K parameters, on its slides" in shown
+    assert "size as coded   349,980 parameters" in shown
+    assert "98 M parameters, in its table II" in run("show", "resnet50")
+
+
 def test_adapters_are_counted_apart_from_what_is_frozen() -> None:
     lora = json.loads(run("show", "decoder-15m-lora", "--json"))
     assert lora["trained_parameters"] * 4 == lora["memory_bytes"]["gradient"]

@@ -26,7 +26,7 @@ TRAINED = [name for name in CATALOGUE if f"{name}{INFERENCE_SUFFIX}" in CATALOGU
 NAMES = {
     "cambridge": "sgemm sgemm-square mlp-1 mlp-2 mlp-3 mlp-4",
     "emdl21": "emdl-alexnet emdl-cpuconf emdl-googlenet emdl-lenet emdl-mobilenetv2"
-    " emdl-squeezenet",
+    " emdl-squeezenet emdl-squeezenet-textbook emdl-googlenet-textbook emdl-mobilenetv2-textbook",
     "tx2": "alexnet char-cnn char-lstm daily-increment dcgan densenet40 dqn inceptionv1 resnet50"
     " squeezenet vgg16 xception",
     "tx2-failed": "bert densenet100 resnet101 resnet152 seq2seq vgg19",

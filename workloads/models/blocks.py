@@ -38,6 +38,14 @@ def conv_norm_relu(
     return (*nodes, Node(name, ReLU()))
 
 
+def bare_conv(
+    name: str, channels: int, kernel: Size, stride: int = 1, *, source: str = ""
+) -> tuple[Node, ...]:
+    """Return a convolution with bias, and no activation."""
+    conv = Conv2d(channels, kernel, stride, "same")
+    return (Node(name, conv, (source,) if source else ()),)
+
+
 def conv_relu(
     name: str,
     channels: int,

@@ -1,4 +1,9 @@
-"""The training steps of EMDL'21 (doi 10.1145/3469116.3470009): its models, optimizers, CPU job."""
+"""The training steps of EMDL'21 (doi 10.1145/3469116.3470009): its models, optimizers, CPU job.
+
+Three of its models cannot learn as they were coded. Their textbook networks have the same shapes.
+"""
+
+from functools import partial
 
 from workloads.models.alexnet import emdl_alexnet
 from workloads.models.googlenet import emdl_googlenet
@@ -13,6 +18,9 @@ MODELS = {
     "squeezenet": emdl_squeezenet,
     "googlenet": emdl_googlenet,
     "mobilenetv2": emdl_mobilenetv2,
+    "squeezenet-textbook": partial(emdl_squeezenet, textbook=True),
+    "googlenet-textbook": partial(emdl_googlenet, textbook=True),
+    "mobilenetv2-textbook": partial(emdl_mobilenetv2, "emdl-mobilenetv2-textbook"),
 }
 # The study lowered its learning rate slowly; within the steps of a run it is constant. With one or
 # two generated samples per batch this rate diverges, so it is lowered with the batch.

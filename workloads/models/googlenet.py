@@ -17,10 +17,12 @@ from workloads.layers import (
     GlobalAvgPool,
     MaxPool,
     Softmax,
+    SoftmaxCrossEntropy,
 )
 from workloads.models.blocks import (
     IMAGENET_CLASSES,
     STUDY_CLASSES,
+    bare_conv,
     classifier_head,
     conv_norm_relu,
     conv_relu,
@@ -105,41 +107,38 @@ def inceptionv1(side: int = 224, classes: int = IMAGENET_CLASSES) -> Model:
     return _textbook("inceptionv1", conv_norm_relu, 3, (side, classes), published)
 
 
-def _bare_conv(name: str, channels: int, kernel: int, *, source: str = "") -> tuple[Node, ...]:
-    conv = Conv2d(channels, kernel, padding="same") if kernel > 1 else Conv2d(channels, kernel)
-    return (Node(name, conv, (source,) if source else ()),)
-
-
 @cache
-def emdl_googlenet() -> Model:
+def emdl_googlenet(textbook: bool = False) -> Model:
     """Return EMDL'21's version, with 10 classes; its published times include its errors.
 
     The stride 2 of conv1 was carried into conv2 (and conv3, where it changes nothing), which leaves
     31 % of the 1568.81 M multiply-adds that its authors intended; there is no activation anywhere;
     and the softmax runs along an axis of length one, so that the output is always 1 and the model
-    learns nothing.
+    learns nothing. The textbook network of the same shapes has activations, and a softmax over the
+    classes.
     """
+    conv = conv_relu if textbook else bare_conv
     nodes = [
-        Node("conv1", Conv2d(64, 7, stride=2, padding="same")),
+        *conv("conv1", 64, 7, 2),
         Node("pool1", MaxPool(3, 2, "same")),
-        Node("conv2", Conv2d(192, 3, stride=2, padding="same")),
+        *conv("conv2", 192, 3, 2),
         Node("pool2", MaxPool(3, 2, "same")),
     ]
     pools = {3: "pool3", 8: "pool4"}  # before these modules
     for number, channels in enumerate(INCEPTIONS.values(), 1):
         if number in pools:
             nodes.append(Node(pools[number], MaxPool(3, 2, "same")))
-        nodes += _inception(_bare_conv, f"incep{number}", nodes[-1].name, channels)
+        nodes += _inception(conv, f"incep{number}", nodes[-1].name, channels)
     nodes += [
         # Coded as a 7x7 window; the framework crops it to the 4x4 pixels that are left.
         Node("pool5", GlobalAvgPool()),
         Node("conv3", Conv2d(10, 1, stride=2)),
-        Node("softmax", Softmax(axis=-1)),
+        *(() if textbook else (Node("softmax", Softmax(axis=-1)),)),
         Node("flatten", Flatten()),
-        Node("loss", CrossEntropy()),
+        Node("loss", SoftmaxCrossEntropy() if textbook else CrossEntropy()),
     ]
     return Model(
-        "emdl-googlenet",
+        "emdl-googlenet-textbook" if textbook else "emdl-googlenet",
         {"image": (3, 224, 224)},
         tuple(nodes),
         PublishedSize(5_979_642, 490_041_088, "EMDL'21 as coded: 5.98 M parameters, 490.04 MMAC"),

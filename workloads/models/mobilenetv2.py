@@ -74,6 +74,6 @@ def mobilenetv2(
 
 
 @cache
-def emdl_mobilenetv2() -> Model:
+def emdl_mobilenetv2(name: str = "emdl-mobilenetv2") -> Model:
     """Return EMDL'21's version: its demonstration set uses few of the classes, at the same cost."""
-    return mobilenetv2(dropout=0.1, name="emdl-mobilenetv2")
+    return mobilenetv2(dropout=0.1, name=name)

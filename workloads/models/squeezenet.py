@@ -14,7 +14,7 @@ from workloads.layers import (
     MaxPool,
     SoftmaxCrossEntropy,
 )
-from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, conv_relu
+from workloads.models.blocks import IMAGENET_CLASSES, STUDY_CLASSES, bare_conv, conv_relu
 
 
 def fire(name: str, squeeze: int, expand: int) -> tuple[Node, ...]:
@@ -67,38 +67,40 @@ def _bare_fire(name: str, squeeze: int, expand: int) -> tuple[Node, ...]:
         Node(f"{name}.squeeze", Conv2d(squeeze, 1)),
         Node(f"{name}.expand1", Conv2d(expand, 1), (f"{name}.squeeze",)),
         Node(f"{name}.expand3", Conv2d(expand, 3, padding="same"), (f"{name}.squeeze",)),
-        Node(f"{name}.join", Concat(), (f"{name}.expand1", f"{name}.expand3")),
+        Node(name, Concat(), (f"{name}.expand1", f"{name}.expand3")),
     )
 
 
 @cache
-def emdl_squeezenet() -> Model:
+def emdl_squeezenet(textbook: bool = False) -> Model:
     """Return EMDL'21's version, with 10 classes; its published times include its errors.
 
     The stride 2 of conv1 was carried into conv2; there is no activation anywhere, and no softmax:
-    the loss takes the logarithm of raw values and is not a number.
+    the loss takes the logarithm of raw values and is not a number. The textbook network of the same
+    shapes has both.
     """
+    make = fire if textbook else _bare_fire
     return Model(
-        "emdl-squeezenet",
+        "emdl-squeezenet-textbook" if textbook else "emdl-squeezenet",
         {"image": (3, 224, 224)},
         (
-            Node("conv1", Conv2d(96, 7, stride=2, padding="same")),
+            *(conv_relu if textbook else bare_conv)("conv1", 96, 7, 2),
             Node("pool1", MaxPool(3, 2, "same")),
-            *_bare_fire("fire1", 16, 64),
-            *_bare_fire("fire2", 16, 64),
-            *_bare_fire("fire3", 32, 128),
+            *make("fire1", 16, 64),
+            *make("fire2", 16, 64),
+            *make("fire3", 32, 128),
             Node("pool3", MaxPool(3, 2, "same")),
-            *_bare_fire("fire4", 32, 128),
-            *_bare_fire("fire5", 48, 192),
-            *_bare_fire("fire6", 48, 192),
-            *_bare_fire("fire7", 64, 256),
+            *make("fire4", 32, 128),
+            *make("fire5", 48, 192),
+            *make("fire6", 48, 192),
+            *make("fire7", 64, 256),
             Node("pool7", MaxPool(3, 2, "same")),
-            *_bare_fire("fire8", 64, 256),
+            *make("fire8", 64, 256),
             Node("conv2", Conv2d(10, 1, stride=2)),
             # Coded as a 14x14 window; the framework crops it to the 7x7 pixels that are left.
             Node("pool8", GlobalAvgPool()),
             Node("flatten", Flatten()),
-            Node("loss", CrossEntropy()),
+            Node("loss", SoftmaxCrossEntropy() if textbook else CrossEntropy()),
         ),
         PublishedSize(740_554, 787_411_968, "EMDL'21 as coded: 0.74 M parameters, 787.41 MMAC"),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
