@@ -11,7 +11,7 @@ from workloads.graph import NOT_PUBLISHED, Model
 from workloads.lowering import step_memory
 from workloads.step_cost import Step
 from workloads.training import InferenceStep, TrainingStep
-from workloads.workload import BUILT_IN, Parameter
+from workloads.workload import BUILT_IN, Parameter, Workload
 
 WIDTH = 80
 KINDS = {
@@ -79,6 +79,14 @@ def workload_lines(case: Case) -> Iterator[str]:
     for optimizer in _optimizers(step):
         yield from _wrapped(_line("optimizer", optimizer))
     yield _line("threads", str(workload.threads or "one per core"))
+    yield from _size_lines(workload, step)
+    if workload.notes:
+        yield ""
+        yield from textwrap.wrap(workload.notes, WIDTH)
+
+
+def _size_lines(workload: Workload, step: Step) -> Iterator[str]:
+    """Describe the sizes that its study and the literature give."""
     if workload.stated:
         yield from _wrapped(_line("study's size", workload.stated))
     for model in (each for each in _models(step) if each.published != NOT_PUBLISHED):
@@ -86,9 +94,6 @@ def workload_lines(case: Case) -> Iterator[str]:
         size = f"{published.parameters:,} parameters, {_engineering(published.macs)} multiply-adds"
         name = "size as coded" if "as coded" in published.source else "published size"
         yield from _wrapped(_line(name, f"{size}: {published.source}"))
-    if workload.notes:
-        yield ""
-        yield from textwrap.wrap(workload.notes, WIDTH)
 
 
 def _models(step: Step) -> list[Model]:

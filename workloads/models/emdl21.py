@@ -3,8 +3,10 @@
 Three of its models cannot learn as they were coded. Their textbook networks have the same shapes.
 """
 
+from collections.abc import Callable
 from functools import partial
 
+from workloads.graph import Model
 from workloads.models.alexnet import emdl_alexnet
 from workloads.models.googlenet import emdl_googlenet
 from workloads.models.lenet import emdl_lenet
@@ -12,7 +14,7 @@ from workloads.models.mobilenetv2 import emdl_mobilenetv2
 from workloads.models.squeezenet import emdl_squeezenet
 from workloads.training import SGD, TrainingStep, training_step
 
-MODELS = {
+MODELS: dict[str, Callable[[], Model]] = {
     "lenet": emdl_lenet,
     "alexnet": emdl_alexnet,
     "squeezenet": emdl_squeezenet,
