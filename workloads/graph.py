@@ -42,6 +42,7 @@ class PublishedSize:
     parameters: int
     macs: int  # of one sample's forward pass
     source: str
+    as_coded: bool = False  # counted in the code of a study, not stated by it
 
 
 NOT_PUBLISHED = PublishedSize(0, 0, "")  # of a model that no paper describes

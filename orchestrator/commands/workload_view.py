@@ -92,7 +92,7 @@ def _size_lines(workload: Workload, step: Step) -> Iterator[str]:
     for model in (each for each in _models(step) if each.published != NOT_PUBLISHED):
         published = model.published
         size = f"{published.parameters:,} parameters, {_engineering(published.macs)} multiply-adds"
-        name = "size as coded" if "as coded" in published.source else "published size"
+        name = "size as coded" if published.as_coded else "published size"
         yield from _wrapped(_line(name, f"{size}: {published.source}"))
 
 

@@ -74,6 +74,8 @@ def emdl_alexnet() -> Model:
             Node("fc2", Linear(10)),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        PublishedSize(30_006_666, 989_113_472, "EMDL'21 as coded: 30.0 M parameters, 989.11 MMAC"),
+        PublishedSize(
+            30_006_666, 989_113_472, "EMDL'21: 30.0 M parameters, 989.11 MMAC", as_coded=True
+        ),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

@@ -141,6 +141,8 @@ def emdl_googlenet(textbook: bool = False) -> Model:
         "emdl-googlenet-textbook" if textbook else "emdl-googlenet",
         {"image": (3, 224, 224)},
         tuple(nodes),
-        PublishedSize(5_979_642, 490_041_088, "EMDL'21 as coded: 5.98 M parameters, 490.04 MMAC"),
+        PublishedSize(
+            5_979_642, 490_041_088, "EMDL'21: 5.98 M parameters, 490.04 MMAC", as_coded=True
+        ),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

@@ -66,6 +66,6 @@ def emdl_lenet() -> Model:
             Node("fc2", Linear(10)),
             Node("loss", SoftmaxCrossEntropy()),
         ),
-        PublishedSize(349_980, 2_212_000, "EMDL'21 as coded: 0.35 M parameters, 2.21 MMAC"),
+        PublishedSize(349_980, 2_212_000, "EMDL'21: 0.35 M parameters, 2.21 MMAC", as_coded=True),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )

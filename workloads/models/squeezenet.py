@@ -102,6 +102,8 @@ def emdl_squeezenet(textbook: bool = False) -> Model:
             Node("flatten", Flatten()),
             Node("loss", SoftmaxCrossEntropy() if textbook else CrossEntropy()),
         ),
-        PublishedSize(740_554, 787_411_968, "EMDL'21 as coded: 0.74 M parameters, 787.41 MMAC"),
+        PublishedSize(
+            740_554, 787_411_968, "EMDL'21: 0.74 M parameters, 787.41 MMAC", as_coded=True
+        ),
         data={"image": images_from_0_to_1(STUDY_CLASSES)},
     )
