@@ -60,8 +60,8 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     """Follow the lab, or one SWEEP until it has finished.
 
     On a terminal this is a screen; press ? for its keys. When piped, it prints one line per event.
-    The sweep continues after q or Ctrl-C. When piped, it also ends, with 7, if only a person can
-    continue the sweep: it is paused, or its phones are quarantined or reserved.
+    The sweep continues after q or Ctrl-C. It also ends, with 7, if only a person can continue the
+    sweep: its phones are quarantined or reserved or, when piped, it is paused.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
       farm watch smoke --once --size 100x30
     """
     from orchestrator.app.app_errors import InvalidState
-    from orchestrator.app.control_sweeps import find_sweep
+    from orchestrator.app.control_sweeps import SweepState, find_sweep
     from orchestrator.app.screen.waiting_sweep import SweepWait, find_obstacles, obstacle_text
     from orchestrator.commands.exit_codes import FAILURES
     from orchestrator.tui.screenshot import print_screen, render_screenshot, write_svg
@@ -96,14 +96,15 @@ def watch(  # noqa: PLR0913, PLR0917 (click passes options one by one)
     wait = SweepWait()
 
     def is_finished_or_stuck(view: "LabView") -> bool:
-        return is_finished(view) or (sweep is not None and wait.is_stuck(view))
+        # On a screen, a key continues a paused sweep.
+        ends = not is_live() or view.sweeps[0].state is not SweepState.PAUSED
+        return is_finished(view) or (sweep is not None and wait.is_stuck(view) and ends)
 
     try:
         if as_json:
             view = print_events(lab, sweep, is_finished_or_stuck, as_json=True)
-        else:  # on a screen, a key continues a sweep
-            ends = is_finished if is_live() else is_finished_or_stuck
-            view = run_watch(lab, options, ends)
+        else:
+            view = run_watch(lab, options, is_finished_or_stuck)
     except KeyboardInterrupt:
         say("The lab is still running; watch it again with: farm watch", err=True)
         return 130

@@ -103,6 +103,8 @@ def cancel(db: Database, sweep_id: str, actor: Actor) -> OperatorChange:
         waiting = _count(connection, sweep_id, WAITING)
         to_stop = (run.c.sweep == sweep_id, run.c.state == RunState.LEASED, ~run.c.cancel_requested)
         running = count_rows(connection, run, *to_stop)
+        if row.state != SweepState.CANCELLED and not waiting + running:
+            raise InvalidRequest(f"{sweep_id} is finished; no run of it is left to cancel")
         dropped = f"; {count_text(waiting, 'queued run')} dropped" if waiting else ""
         stopped = f"; {count_text(running, 'running run')} will be stopped" if running else ""
 

@@ -21,7 +21,6 @@ EVENT_STYLES = {
 }
 _PROVENANCE = re.compile(r"simulated \((?:extrapolated|uncalibrated|fitted,( ±\d+%))\)")
 WORDS = {
-    EventKind.ACCEPTED: "ok",
     EventKind.SUSPECT: "SUSPECT",
     EventKind.FAULT: "FAULT",
     EventKind.VOID: "VOID",

@@ -18,11 +18,10 @@ STALE_AFTER_S = 4.0
 TINY, NARROW, WIDE = 40, 80, 110
 BUDGET_WARNING = 0.8  # share of a budget
 STATE_STYLES = {
-    "RUNNING": "bold green",
-    "PAUSED": "bold yellow",
-    "CANCELLED": "bold red",
-    "FINISHED": "bold",
-    "WAITING": "bold yellow",
+    SweepState.ACTIVE: "bold green",
+    SweepState.PAUSED: "bold yellow",
+    SweepState.CANCELLED: "bold red",
+    SweepState.FINISHED: "bold",
 }
 
 
@@ -63,10 +62,10 @@ def _short_age(snapshot: LabSnapshot, ui: Ui, now: datetime) -> Piece:
 def _title(snapshot: LabSnapshot, sweep: SweepSummary | None, width: int) -> list[Piece]:
     pieces: list[Piece] = [("farm watch  ", "bold")] if width >= NARROW else []
     if sweep is not None:
-        state = state_of(sweep, snapshot)
+        state = state_of(sweep)
         pieces += [(safe_cell(sweep.name, 40), "bold"), (f" ({sweep.id})  ", "dim")]
-        pieces += [(state, STATE_STYLES[state]), ("  ", "")]
-        if sweep.state_reason and state in ("PAUSED", "CANCELLED"):
+        pieces += [(state.upper(), STATE_STYLES[state]), ("  ", "")]
+        if sweep.state_reason and state in (SweepState.PAUSED, SweepState.CANCELLED):
             pieces.append((f"{safe_cell(sweep.state_reason, 60)}  ", "yellow"))
         if width >= WIDE and sweep.owner:
             pieces.append(
@@ -176,11 +175,11 @@ def _tiny(snapshot: LabSnapshot, sweep: SweepSummary | None, ui: Ui, now: dateti
     if sweep is None:
         return [line(ui.width, ("no sweep", "")), line(ui.width, (age, style))]
     ended = sweep.ended
-    state = state_of(sweep, snapshot)
+    state = state_of(sweep)
     percent = f"{ended / sweep.total:.0%} " if sweep.total else ""
     failed: list[Piece] = [(f" {sweep.failed} failed", "red")] if sweep.failed else []
     return [
         line(ui.width, (percent, "bold"), (safe_cell(sweep.name, 40), "")),
-        line(ui.width, (f"{state} {ended}/{sweep.total}", STATE_STYLES[state]), *failed),
+        line(ui.width, (f"{state.upper()} {ended}/{sweep.total}", STATE_STYLES[state]), *failed),
         line(ui.width, (age, style)),
     ]

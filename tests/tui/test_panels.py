@@ -62,7 +62,7 @@ def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
 
 def test_a_tiny_screen_shows_progress_and_age() -> None:
     lines = screen_lines(a_snapshot(), width=20, height=5)
-    assert [line.strip() for line in lines[:3]] == ["25% demo", "RUNNING 12/48", "12:00:00 ● live"]
+    assert [line.strip() for line in lines[:3]] == ["25% demo", "ACTIVE 12/48", "12:00:00 ● live"]
 
 
 def test_old_data_is_marked_with_its_age() -> None:

@@ -76,7 +76,7 @@ def test_keys_change_the_lab_only_after_a_confirmation(quiet_lab: QuietLab) -> N
         return sweep_summaries(quiet_lab.db)[0].state
 
     with open_farm_screen("watch", "--lab", quiet_lab.lab.root, columns=120) as screen:
-        screen.wait("WAITING")
+        screen.wait("ACTIVE")
         screen.press("p")
         screen.wait("Pause quiet?", "y yes")
         screen.press("n")
@@ -181,7 +181,7 @@ def test_the_window_can_become_tiny_and_large_again(quiet_lab: QuietLab) -> None
     with open_farm_screen("watch", "--read-only", "--lab", quiet_lab.lab.root) as screen:
         screen.wait("phones 4")
         for columns, lines, text in (
-            (20, 5, "WAITING 0/4"),
+            (20, 5, "ACTIVE 0/4"),
             (1, 1, ""),
             (200, 60, "problems"),
             (120, 40, "temp °C"),

@@ -135,7 +135,7 @@ def _sweep(sweep: SweepSummary, snapshot: LabSnapshot) -> PageContent:
     return {
         "id": sweep.id,
         "name": safe_text(sweep.name, 60),
-        "state": state_of(sweep, snapshot).lower(),
+        "state": state_of(sweep),
         "why": safe_text(sweep.state_reason, 200),
         "total": sweep.total,
         "ended": sweep.total - sweep.left,

@@ -47,13 +47,8 @@ class LabSnapshot:
     skipped: int = 0  # how often events came too fast to show
 
 
-def state_of(sweep: SweepSummary, snapshot: LabSnapshot) -> str:
-    """Return the state of a sweep as one word."""
-    if sweep.state is SweepState.CANCELLED:
-        return "CANCELLED"
-    if sweep.finished:
-        return "FINISHED"
-    if sweep.state is SweepState.PAUSED:
-        return "PAUSED"
-    busy = any(phone.lease is not None for phone in snapshot.view.phones)
-    return "RUNNING" if busy else "WAITING"
+def state_of(sweep: SweepSummary) -> SweepState:
+    """Return the state of a sweep, which is finished as soon as no run is left."""
+    if sweep.finished and sweep.state is not SweepState.CANCELLED:
+        return SweepState.FINISHED
+    return sweep.state
