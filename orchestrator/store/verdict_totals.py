@@ -24,23 +24,21 @@ _LEFT_OUT = or_(
 
 def with_left_out(db: Database, sweeps: Sequence[SweepSummary]) -> list[SweepSummary]:
     """Return the sweeps with their suspect and void runs counted."""
+    return [replace(item, left_out=_left_out(db, item.id)) for item in sweeps]
+
+
+def _left_out(db: Database, sweep: str) -> LeftOutRuns:
+    """Count them sweep by sweep: for several at once, PostgreSQL reads all reports."""
+    of_sweep = select(trial.c.id).where(trial.c.sweep == sweep)
+    left_out = (report.c.trial.in_(of_sweep), _LEFT_OUT)
     void = func.sum(case((_VOID, 1), else_=0))
-    counted = (
-        select(trial.c.sweep, func.count(), void)
-        .join(report, report.c.trial == trial.c.id)
-        .where(trial.c.sweep.in_([sweep.id for sweep in sweeps]), _LEFT_OUT)
-        .group_by(trial.c.sweep)
-    )
-    counts = {sweep: (int(total), int(n)) for sweep, total, n in db.rows(counted)}
-    left_out = {sweep: _left_out(db, sweep, *numbers) for sweep, numbers in counts.items()}
-    return [replace(item, left_out=left_out.get(item.id, LeftOutRuns())) for item in sweeps]
-
-
-def _left_out(db: Database, sweep: str, total: int, void: int) -> LeftOutRuns:
+    with db.read() as connection:
+        total, n_void = connection.execute(select(func.count(), void).where(*left_out)).one()
+    if not total:
+        return LeftOutRuns()
     newest = (
         select(report.c.payload, *JUDGED)
-        .join(trial, trial.c.id == report.c.trial)
-        .where(trial.c.sweep == sweep, _LEFT_OUT)
+        .where(*left_out)
         .order_by(report.c.id.desc())
         .limit(REASONS_READ)
     )
@@ -50,5 +48,5 @@ def _left_out(db: Database, sweep: str, total: int, void: int) -> LeftOutRuns:
     )
     first = reasons[0] if reasons else None
     return LeftOutRuns(
-        *(total - void, void, first.code if first else None, first.text if first else "")
+        *(total - n_void, n_void, first.code if first else None, first.text if first else "")
     )
