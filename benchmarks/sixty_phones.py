@@ -19,7 +19,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.probe import probe
 from agent.prepare.cooldown import cool_down
 from agent.virtual.fleet_server import FleetConfig
-from agent.virtual.mischief.control_socket import send_control_request
+from agent.virtual.mischief.control_socket import send_entry
 from kernels.runner_builds import runner_for
 from tests.virtual.running_fleet import serve_fleet_in_process
 from workloads.protocol.condition import Condition
@@ -42,10 +42,10 @@ def main() -> None:
                 phone = Phone(server.open(phone_address.address))
                 probe(phone, runner_for)
                 phones.append(phone)
-            work = {"action": "add", "kind": "other_work", "mask": "ff", "threads": 8}
-            send_control_request(folder / "control", work)
+            work = {"kind": "other_work", "mask": "ff", "threads": 8}
+            send_entry(folder / "control", work)
             time.sleep(HEATED_S)
-            send_control_request(folder / "control", {"action": "clear"})
+            send_entry(folder / "control", {})
             stop = threading.Event()
             lanes = [threading.Thread(target=_wait, args=(phone, stop)) for phone in phones]
             before, started = _cpu_s(), time.monotonic()

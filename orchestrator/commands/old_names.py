@@ -40,7 +40,7 @@ NEW_NAMES = {
     "phone forget": "phone retire --forget",
     "phone probe": "phone capture --from",
     "virtual mischief add": "virtual mischief",
-    "virtual mischief list": "virtual mischief --active",
+    "virtual mischief list": "virtual up --journal",
     "virtual mischief clear": "virtual mischief --clear",
     "virtual mischief kinds": "virtual mischief",
 }

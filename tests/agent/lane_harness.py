@@ -21,7 +21,7 @@ from agent.restore.restore_journal import journal_file
 from agent.restore.restore_leftovers import restore_leftovers
 from agent.timeouts import DEFAULT_TIMEOUTS
 from agent.virtual.fleet_server import FleetConfig
-from agent.virtual.mischief.control_socket import send_control_request
+from agent.virtual.mischief.control_socket import send_entry
 from tests.agent.jobs import a_job
 from tests.agent.virtual_phones import keep_connected, open_phone
 from tests.virtual.running_fleet import serve_fleet_in_thread
@@ -63,11 +63,11 @@ class LaneHarness:
 
     def inject(self, kind: str, **words: object) -> None:
         words = {name.rstrip("_"): value for name, value in words.items()}
-        send_control_request(self.control, {"action": "add", "kind": kind, **words})
+        send_entry(self.control, {"kind": kind, **words})
 
     def clear_faults(self) -> None:
         """End all faults, and wait until the agent reaches the phone again."""
-        send_control_request(self.control, {"action": "clear"})
+        send_entry(self.control, {})
         deadline = Deadline.after(120)
         while not self.answers():
             assert not deadline.expired

@@ -1,4 +1,4 @@
-"""`farm virtual mischief`: injects faults into running virtual phones, lists and clears them."""
+"""`farm virtual mischief`: injects faults into running virtual phones."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from workloads.cli_options import COUNT, DurationUpTo
+from workloads.cli_options import DurationUpTo
 
 DURATION = DurationUpTo(1e9, or_zero=True)
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -58,8 +58,7 @@ def mischief_options(command: Command) -> Command:
 )
 @click.option("--after", type=DURATION, help="Delay on the phone's clock, such as 20s.")
 @click.option("--for", "for_", type=DURATION, help="Duration on it. Default: until cleared.")
-@click.option("--active", is_flag=True, help="List the injected faults and their states.")
-@click.option("--clear", metavar="NUMBER|all", help="Stop one fault, or all; with --phone, its.")
+@click.option("--clear", is_flag=True, help="End all faults of all phones.")
 def mischief(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     control: Path,
     kind: str,
@@ -68,26 +67,22 @@ def mischief(  # noqa: PLR0913, PLR0917 (click hands options over one by one)
     trigger: str | None,
     after: float | None,
     for_: float | None,
-    active: bool,
-    clear: str | None,
+    clear: bool,
 ) -> None:
     """Inject one fault of a KIND into virtual phones.
 
     Without KIND, list the kinds. Options of the fault and other keys of a script (for_host, some,
-    chance) are NAME=VALUE. An injected fault is armed (waits for its trigger), waiting (for its
-    delay), active or done.
+    chance) are NAME=VALUE. Starts and ends are in the journal of the phone.
 
     \b
     Examples:
       farm virtual mischief
       farm virtual mischief unplug --at run@50% --for 20s
       farm virtual mischief sensor value=frozen zone='cpu*' --for 90s
-      farm virtual mischief --clear all
+      farm virtual mischief --clear
     """
-    if active:
-        _list_faults(control)
-    elif clear is not None:
-        _clear_faults(control, clear, phones)
+    if clear:
+        click.echo(f"cleared {_send(control, {})}")
     elif kind:
         timing = {"at": trigger, "after": after, "for": for_}
         _add_fault(control, kind, options, {"phones": list(phones) or ["*"], **timing})
@@ -118,34 +113,14 @@ def _add_fault(
         if not equals:
             raise click.UsageError(f"'{option}' is not NAME=VALUE")
         entry[name] = value
-    response = _request(control, {"action": "add", **entry, "kind": kind, **keys})
-    click.echo(f"mischief {response['id']}")
+    click.echo(f"mischief {_send(control, {**entry, 'kind': kind, **keys})}")
 
 
-def _list_faults(control: Path) -> None:
-    faults = _request(control, {"action": "list"})["mischief"]
-    assert isinstance(faults, list)
-    for fault in faults:
-        options = " ".join(f"{name}={value}" for name, value in fault["options"].items())
-        when = f"at {fault['at']} " if fault["at"] else ""
-        click.echo(
-            f"{fault['id']:>3} {fault['phone']} {fault['kind']} {fault['state']} {when}{options}"
-        )
-
-
-def _clear_faults(control: Path, which: str, phones: tuple[str, ...]) -> None:
-    if len(phones) > 1:
-        raise click.UsageError("--clear takes one --phone")
-    number = None if which == "all" else COUNT(which)
-    request = {"action": "clear", "id": number, "phone": phones[0] if phones else None}
-    click.echo(f"cleared {_request(control, request)['cleared']}")
-
-
-def _request(control: Path, request: Mapping[str, object]) -> dict[str, object]:
-    from agent.virtual.mischief.control_socket import send_control_request
+def _send(control: Path, entry: Mapping[str, object]) -> int:
+    from agent.virtual.mischief.control_socket import send_entry
 
     try:
-        return send_control_request(control, request)
+        return send_entry(control, entry)
     except OSError as error:
         raise PhonesNotReached(
             f"no virtual phones can be reached in {control} ({error.strerror}); start them with "

@@ -1,4 +1,5 @@
-"""The control socket: accepts mischief requests as JSON lines; only its owner can open it.
+"""The control socket: accepts faults as JSON lines, with the keys of a script; only its owner can
+open it.
 
 It is independent of adb; the program that drives the phones does not know it.
 """
@@ -63,43 +64,24 @@ class ControlSocket:
 
     def _respond(self, line: bytes) -> dict[str, object]:
         try:
-            request = json.loads(line)
-            return {"ok": True, **self._handle(request)}
+            entry = json.loads(line)
+            return {"number": self._mischief.add_entry(entry) if entry else self._mischief.clear()}
         except InvalidMischief as error:
-            return {"ok": False, "error": str(error), "key": error.key}
+            return {"error": str(error), "key": error.key}
         except (ValueError, TypeError, AttributeError) as error:
-            return {"ok": False, "error": str(error), "key": ""}
-
-    def _handle(self, request: dict[str, object]) -> dict[str, object]:
-        action = request.pop("action", None)
-        match action:
-            case "add":
-                return {"id": self._mischief.add_entry(request)}
-            case "clear":
-                number, phone = request.get("id"), request.get("phone")
-                cleared = self._mischief.clear(
-                    None if number is None else int(str(number)),
-                    None if phone is None else str(phone),
-                )
-                return {"cleared": cleared}
-            case "list":
-                return {"mischief": self._mischief.describe_faults()}
-            case _:
-                raise InvalidMischief(
-                    f"unknown action {action!r}; use add, clear or list", key="action"
-                )
+            return {"error": str(error), "key": ""}
 
 
-def send_control_request(folder: Path, request: Mapping[str, object]) -> dict[str, object]:
-    """Send one request to the phones whose control socket is in a directory."""
+def send_entry(folder: Path, entry: Mapping[str, object]) -> int:
+    """Add a fault to the phones whose control socket is in a directory; return its number.
+
+    An empty entry ends all faults; the answer is how many there were.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         _use_address(socket_path(folder), connection.connect)
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        reply = connection.makefile("rb").readline()
-    response = json.loads(reply)
-    if not isinstance(response, dict):
-        raise InvalidMischief("the control socket did not answer with an object")
-    if not response.get("ok"):
-        raise InvalidMischief(str(response.get("error")), str(response.get("key", "")))
-    return response
+        connection.sendall(json.dumps(entry).encode() + b"\n")
+        answer = json.loads(connection.makefile("rb").readline())
+    if "error" in answer:
+        raise InvalidMischief(str(answer["error"]), str(answer["key"]))
+    return int(answer["number"])

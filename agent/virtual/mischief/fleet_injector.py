@@ -52,24 +52,10 @@ class FleetInjector:
         plan = parse_plan(entry)
         return self._run_in_loop(lambda: self._add(plan))
 
-    def clear(self, number: int | None = None, phone: str | None = None) -> int:
-        """Stop one fault, the faults of one phone, or all; return how many there were."""
-
-        def clear() -> int:
-            injectors = [
-                injector for serial, injector in self._injectors.items() if phone in (None, serial)
-            ]
-            return sum(injector.clear(number) for injector in injectors)
-
-        return self._run_in_loop(clear)
-
-    def describe_faults(self) -> Sequence[dict[str, object]]:
-        """Describe every fault of every phone."""
-        return self._run_in_loop(
-            lambda: [
-                fault for injector in self._injectors.values() for fault in injector.describe()
-            ]
-        )
+    def clear(self, number: int | None = None) -> int:
+        """Stop one fault, or all; return how many there were."""
+        injectors = self._injectors.values()
+        return self._run_in_loop(lambda: sum(injector.clear(number) for injector in injectors))
 
     def _add(self, plan: MischiefPlan) -> int:
         number = next(self._numbers)

@@ -91,33 +91,13 @@ class PhoneInjector:
 
     def clear(self, number: int | None = None) -> int:
         """Stop and forget one fault, or all; return how many there were."""
-        faults = [
-            armed_fault
-            for armed_fault in self._armed_faults.values()
-            if number in (None, armed_fault.number)
-        ]
-        for armed_fault in reversed(
-            faults
-        ):  # the last one may have changed what an earlier one changed
+        faults = [each for each in self._armed_faults.values() if number in (None, each.number)]
+        # The last one may have changed what an earlier one changed.
+        for armed_fault in reversed(faults):
             armed_fault.cancel_timers()
             self._stop(armed_fault, StopReason.CLEARED)
             del self._armed_faults[armed_fault.number]
         return len(faults)
-
-    def describe(self) -> list[dict[str, object]]:
-        """Describe all faults, as the control socket prints them."""
-        return [
-            {
-                "id": armed_fault.number,
-                "phone": self._target.phone.serial,
-                "kind": armed_fault.plan.kind,
-                "state": armed_fault.state,
-                "at": armed_fault.plan.trigger_text,
-                "start_count": armed_fault.start_count,
-                "options": dict(armed_fault.plan.options),
-            }
-            for armed_fault in self._armed_faults.values()
-        ]
 
     # -- hooks of the phone
 
