@@ -162,7 +162,8 @@ class RivalWatch:
     """
 
     def __init__(self, instance: str) -> None:
-        self._own = instance.encode()
+        # As a field: the heartbeat of a rival names this agent, too, as its own rival.
+        self._own = f'"instance":"{instance}"'.encode()
         self._beats = 0
         self._seen_at = 0.0
         self._seen: str | None = None

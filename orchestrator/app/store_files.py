@@ -2,9 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import BinaryIO
 
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, Upload, operation
@@ -34,7 +37,18 @@ def file_head(folder: Path, digest: str) -> bytes | None:
 @operation(Role.OPERATOR)
 def store_file(lab: LabConnection, digest: str, stream: Upload) -> str:
     """Store a file completely or not at all; return its digest, which must be the given one."""
-    folder = lab.lab.files_folder
+    write_file(lab.lab.files_folder, digest, stream)
+    return digest
+
+
+def pieces_of(file: Path) -> Iterator[bytes]:
+    """Yield the content of a file of the lab."""
+    with file.open("rb") as stream:
+        yield from iter(partial(stream.read, PIECE_BYTES), b"")
+
+
+def write_file(folder: Path, digest: str, stream: BinaryIO) -> None:
+    """Write a file completely or not at all, under its digest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
@@ -54,4 +68,3 @@ def store_file(lab: LabConnection, digest: str, stream: Upload) -> str:
                     (folder / part.name).unlink(missing_ok=True)
     except OSError as error:
         raise InvalidRequest(f"{folder} cannot be written: {error.strerror}") from error
-    return digest

@@ -66,8 +66,9 @@ def migrate(check: bool, lab_folder: Path) -> int:
 def backup(file: Path, lab_folder: Path) -> None:
     """Write a consistent copy of the whole store to FILE.
 
-    The lab may be running. The file does not depend on the database: a backup of SQLite can be
-    restored into PostgreSQL.
+    The lab may be running. The file has all results, sweeps, phones, tokens and hosts, and the
+    files of external programs and data sets. It does not depend on the database or on paths.
+    Settings and keys are left out: copy lab.toml, tls/, secrets/ and servers/ yourself.
 
     Example: farm store backup lab-backup.zip
     """

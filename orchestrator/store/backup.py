@@ -26,7 +26,13 @@ from sqlalchemy import (
 from orchestrator.planning.states import RunState
 from orchestrator.store.bundle_checks import Row
 from orchestrator.store.bundle_rows import BATCH, to_json
-from orchestrator.store.database import SCHEMA, Database, schema_version
+from orchestrator.store.database import (
+    FIRST_SCHEMA,
+    RENUMBERED,
+    SCHEMA,
+    Database,
+    schema_version,
+)
 from orchestrator.store.figures_view import drop_views
 from orchestrator.store.tables import phone, run
 from workloads.protocol.faults import InvalidRequest
@@ -74,6 +80,9 @@ def restore_rows(db: Database, schema: str, rows_of: RowsOf, replace: bool) -> d
             f"the backup has schema {schema}, this version has {SCHEMA}; "
             "install the version of Farmhand that wrote it"
         )
+    schema = RENUMBERED.get(schema, schema)
+    if schema < FIRST_SCHEMA:
+        raise InvalidRequest(f"the backup has schema {schema}, which no release of Farmhand had")
     with db.write() as connection:
         if replace:
             _drop_all(connection)

@@ -70,7 +70,8 @@ POSTGRES_OPTIONS = {
 BULK_ROWS = 20_000  # in one statement
 MIGRATION_LOCK = 0x6661726D  # "farm"
 MIGRATIONS = Path(__file__).parent / "migrations"
-SCHEMA = "0002"  # the newest revision in migrations/versions
+SCHEMA, FIRST_SCHEMA = "0006", "0005"  # the newest and the oldest revision in migrations/versions
+RENUMBERED = {"0001": "0005", "0002": "0006"}  # these numbers had been used before
 
 
 class Database:
@@ -150,12 +151,10 @@ class Database:
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             connection.exec_driver_sql("SET LOCAL lock_timeout = '10min'")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        _renumber(connection)
         version = schema_version(connection)
-        if version is not None and version > SCHEMA:
-            raise InvalidRequest(
-                f"the store has schema {version}, this version needs {SCHEMA}; "
-                "install the version of Farmhand that wrote it"
-            )
+        if version is not None and not FIRST_SCHEMA <= version <= SCHEMA:
+            raise InvalidRequest(_other_version(version))
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         config.attributes["connection"] = connection
@@ -169,6 +168,8 @@ class Database:
         version = self.schema()
         if version is None:
             raise StoreDown("the store has no tables yet; start the lab with 'farm up'")
+        if version > SCHEMA:
+            raise InvalidRequest(_other_version(version))
         if version != SCHEMA:
             raise InvalidRequest(
                 f"the store has schema {version}, this version needs {SCHEMA}; run 'farm "
@@ -202,6 +203,21 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+
+def _renumber(connection: Connection) -> None:
+    """Give a store of the tables that have other numbers now their present number."""
+    version = schema_version(connection)
+    if version in RENUMBERED and inspect(connection).has_table("notice"):  # older tables lack it
+        number = RENUMBERED[version]
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{number}'")
+
+
+def _other_version(version: str) -> str:
+    return (
+        f"the store has schema {version}, this version reads {FIRST_SCHEMA} to {SCHEMA}; "
+        "install the version of Farmhand that wrote it"
+    )
 
 
 def schema_version(connection: Connection) -> str | None:

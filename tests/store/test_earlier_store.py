@@ -1,7 +1,7 @@
 """A store of an earlier version migrates, and its results stay what they were.
 
-earlier_lab/ is the lab folder of revision 0001 after two sweeps on virtual phones, `before`
-(finished) and `cancelled`. It is never written again: a store of a user cannot be either.
+earlier_lab/ is the lab folder of revision 0005, then called 0001, after two sweeps on virtual
+phones, `before` (finished) and `cancelled`. It is never written again: a store of a user cannot be.
 """
 
 import csv

@@ -1,6 +1,7 @@
 """Removal, retention, backup, restoration and migration, on SQLite and on PostgreSQL."""
 
 import io
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,10 @@ from orchestrator.app.export_results import ExportRequest, prepare_report, write
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.maintain_store import restore_store, write_backup
 from orchestrator.app.services.run_service import prune_daily
+from orchestrator.app.store_files import write_file
 from orchestrator.cli import farm
 from orchestrator.commands.exit_codes import exit_code
+from orchestrator.export.bundle_file import MEMBERS_MAX, SMALL_BYTES
 from orchestrator.planning.states import ReportStatus
 from orchestrator.store import (
     audit_log,
@@ -191,6 +194,39 @@ def test_a_backup_is_restored_into_the_other_database(
     store_runs(restored, [measured("new")], "new")  # numbers of new rows do not collide
     assert count(restored, report) == 5
     restored.close()
+
+
+def test_a_backup_is_whole_at_another_path(tmp_path: Path) -> None:
+    """Rows and files; what gives access stays behind."""
+    old, new = (Lab.read(tmp_path / name, {}) for name in ("old place/lab", "elsewhere/new"))
+    old.root.mkdir(parents=True)
+    db = Database(old.store_url)
+    db.migrate()
+    store_two_sweeps(db)
+    before = dump(db)
+    db.close()
+    contents = [bytes(SMALL_BYTES + 1), *(b"%d" % number for number in range(MEMBERS_MAX))]
+    digests = [digest_of_bytes(content) for content in contents]
+    for digest, content in zip(digests, contents, strict=True):
+        write_file(old.files_folder, digest, io.BytesIO(content))
+    for private in ("tls/ca.key", "secrets/broker_password"):
+        (old.root / private).parent.mkdir()
+        (old.root / private).write_text("secret")
+    file = io.BytesIO()
+    write_backup(old, file)
+    assert str(old.root).encode() not in file.getvalue()
+    shutil.rmtree(old.root)
+    for _ in range(2):
+        restore_store(new, file, replace=True)
+    restored = Database(new.store_url)
+    after = dump(restored)
+    restored.close()
+    for row in [*before["phone"], *after["phone"]]:
+        row.pop("fence")
+    assert after == before
+    found = {path.name: digest_of_bytes(path.read_bytes()) for path in new.files_folder.iterdir()}
+    assert found == {digest: digest for digest in digests}
+    assert sorted(path.name for path in new.root.iterdir() if path.is_dir()) == ["files"]
 
 
 def test_a_lab_continues_from_an_old_backup_while_agents_hold_later_reports(

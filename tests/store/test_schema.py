@@ -41,8 +41,33 @@ def test_a_file_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
         Database(f"sqlite:///{file}").check()
 
 
-def test_a_store_of_another_version_is_refused(store: Database) -> None:
+def set_schema(store: Database, number: str, *statements: str) -> None:
     with store.write() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(InvalidRequest, match="schema 9999"):
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{number}'")
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def test_a_store_of_another_version_is_refused(store: Database) -> None:
+    set_schema(store, "9999")
+    for refuse in (store.check, store.migrate):  # what one of them advises is no other refusal
+        with pytest.raises(InvalidRequest, match="schema 9999.*install the version"):
+            refuse()
+
+
+@pytest.mark.parametrize("number", ["0001", "0002", "0003", "0004"])
+def test_tables_that_no_release_had_are_refused_under_every_number(
+    store: Database, number: str
+) -> None:
+    set_schema(store, number, "DROP TABLE notice_delivery", "DROP TABLE notice")
+    with pytest.raises(InvalidRequest, match="run 'farm store migrate'"):
         store.check()
+    with pytest.raises(InvalidRequest, match=f"schema {number}.*install the version"):
+        store.migrate()
+
+
+def test_the_present_tables_keep_their_rows_under_their_new_number(store: Database) -> None:
+    set_schema(store, "0002")
+    store.migrate()
+    store.check()
+    assert store.schema() == SCHEMA

@@ -1,13 +1,13 @@
 """Reports have the joint judgement of their trial beside the verdict that was sent.
 
-0001 creates the tables as the code defines them, so a new store has these columns already.
+0005 creates the tables as the code defines them, so a new store has these columns already.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
