@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -99,6 +100,25 @@ def render_studies() -> str:
         }
         rows.append((topic, text, _listed(study.name for study in studies), _listed(metrics)))
     return table(("topic", "what was measured", "study", "metrics"), rows)
+
+
+def render_paper_items() -> str:
+    """Every item of the three papers, with what answers it and what is missing."""
+    from orchestrator.study.study_catalogue import find_study
+
+    papers = tomllib.loads((ROOT / "docs" / "paper_items.toml").read_text())
+    items = [item for paper in papers.values() for item in paper]
+    rows, states = [], dict.fromkeys(("answered", "partly", "open"), 0)
+    for number, item in enumerate(items, 1):
+        studies = [find_study(name).name for name in item.get("studies", ())]
+        answers = ", ".join(filter(None, (_listed(studies), item.get("with"))))
+        missing = item.get("missing", "")
+        state = "open" if not answers else "partly" if missing else "answered"
+        states[state] += 1
+        rows.append((number, item["item"], state, answers, missing))
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    headings = ("#", "item", "state", "answered by", "missing")
+    return f"{len(rows)} items: {counts}.\n\n{table(headings, rows)}"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -399,6 +419,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faults": render_faults,
     "lab-settings": render_lab_settings,
     "metrics": render_metrics,
+    "paper-items": render_paper_items,
     "layers": render_layers,
     "mischief": render_mischief,
     "reasons": render_reasons,
