@@ -1,12 +1,15 @@
-"""Bring everything that a run needs to the phone before it cools: pushing files heats the phone."""
+"""Bring everything that a run needs to the phone before it cools: pushing files heats the phone.
+
+The host stores data files by digest; each is pushed to a phone once.
+"""
 
 import re
 from dataclasses import replace
+from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 
 from agent.collect.run_probe import RunProbe
-from agent.launch.data_files import install_data_file
 from agent.launch.external_process import install_program
 from agent.launch.launch_spec import TRACE_STEPS, LaunchSpec
 from agent.launch.opencl_kernels import install_kernels
@@ -16,6 +19,7 @@ from agent.phone.phone_driver import Phone
 from agent.phone.phone_paths import HOME
 from kernels.runner_builds import kernel_sources
 from workloads.catalogue import launch_for
+from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.messages import Job, RunId
 
 OTHER_CHECKPOINT_BYTES_MAX = 10**9  # of runs that may be repeated; 180 MB for 15 M parameters
@@ -74,3 +78,41 @@ def surplus_checkpoints(listing: str, own: str) -> list[str]:
         if total > OTHER_CHECKPOINT_BYTES_MAX
     ]
     return surplus[:REMOVED_MAX]
+
+
+FILE_BYTES_MAX = 512 * 1024 * 1024
+
+
+def install_data_file(phone: Phone, digest: str, files_dir: Path) -> str:
+    """Push exactly this data file unless the phone has it, and return its path."""
+    path = f"{HOME}/data-{digest[:16]}"
+
+    def content() -> bytes:
+        return _read_from_host(digest, files_dir)
+
+    installed = phone.shell_batch([phone.digest_command(path)])[0]
+    if not phone.has_printed_digest(installed, digest, content):
+        phone.push(content(), path)
+    return path
+
+
+def _read_from_host(digest: str, files_dir: Path) -> bytes:
+    file = files_dir / digest
+    try:
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise InvalidRequest(
+                f"the data file {digest[:12]}... is larger than {FILE_BYTES_MAX >> 20} MB; "
+                "make it smaller"
+            )
+        content = file.read_bytes()
+    except OSError:
+        raise InvalidRequest(
+            f"the data file {digest[:12]}... is not on this host; add it with "
+            "'farm workload add --dataset' to the lab folder that this agent uses"
+        ) from None
+    if sha256(content).hexdigest() != digest:
+        raise InvalidRequest(
+            f"{files_dir.name}/{digest[:12]}... is damaged (its SHA-256 is not its name); "
+            "add it again"
+        )
+    return content

@@ -8,7 +8,7 @@ import pytest
 
 from agent.lane import run_attempt
 from agent.lane_context import LaneContext
-from agent.launch.data_files import install_data_file
+from agent.launch.launch_files import install_data_file
 from agent.launch.launch_spec import LaunchSpec
 from agent.phone.phone_driver import Phone
 from tests.agent.jobs import a_job

@@ -2,12 +2,11 @@
 
 from orchestrator.export.study_page import render_study_page
 from orchestrator.study.claim_table import ClaimRow, evaluate_claims
-from orchestrator.study.evidence import Observation, StudyEvidence
+from orchestrator.study.evidence import Observation, StudyEvidence, with_trade_name
 from orchestrator.study.experiment import experiment_rows
 from orchestrator.study.figure_panels import figure_panels
 from orchestrator.study.group_answers import group_answers
 from orchestrator.study.study_catalogue import Study, all_studies, find_study
-from orchestrator.study.trade_names import with_trade_name
 from tests.analysis.builders import EXTRAPOLATED, MEASURED
 from tests.study.test_experiment import planned_cells
 from workloads.protocol.metrics import Provenance

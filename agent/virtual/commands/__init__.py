@@ -6,8 +6,7 @@ from agent.virtual.commands.process_commands import PROCESS_COMMANDS
 from agent.virtual.commands.sed import SED_COMMANDS
 from agent.virtual.commands.shell_builtins import BUILTINS
 from agent.virtual.commands.system_commands import SYSTEM_COMMANDS
-from agent.virtual.commands.text_commands import TEXT_COMMANDS
-from agent.virtual.commands.text_filters import TEXT_FILTERS
+from agent.virtual.commands.text_commands import TEXT_COMMANDS, TEXT_FILTERS
 from agent.virtual.shell.command_call import CommandFunction
 
 COMMANDS: dict[str, CommandFunction] = {

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from agent.virtual.commands.command_input import read_input_lines
+from agent.virtual.commands.command_options import read_input_lines
 from agent.virtual.commands.posix_regex import compile_posix
 from agent.virtual.shell.command_call import CommandCall, CommandFunction
 

@@ -13,8 +13,8 @@ from agent.virtual.files.file_nodes import Directory, FileNode
 from agent.virtual.files.file_tree import os_error
 from agent.virtual.process_table import Process
 from agent.virtual.shell.command_call import CommandCall, CommandFunction, by_name, decode, encode
-from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
 from agent.virtual.shell.shell_parser import parse
+from agent.virtual.shell.shell_state import FunctionReturn, LoopJump, ShellExit
 
 
 def true(call: CommandCall) -> int:

@@ -10,7 +10,7 @@ from operator import and_, or_
 from agent.virtual.files.file_nodes import FileNode, LiveNode, live_node
 from agent.virtual.phone_clock import ScheduledAction
 from agent.virtual.process_table import Process
-from agent.virtual.runner.jsonl_file import JsonlFile
+from agent.virtual.runner.run_records import JsonlFile
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunnerRecord
 from agent.virtual.virtual_phone import VirtualPhone
 

@@ -1,16 +1,55 @@
-"""The records that a run writes to out.jsonl, as kernels/runner/runner.h defines them."""
+"""The records that a run writes to out.jsonl, as kernels/runner/runner.h defines them.
+
+A write that fails is the fault `io`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum
 
+from agent.virtual.files.file_tree import error_text
 from agent.virtual.physics.gpu_model import GpuSettings
 from agent.virtual.physics.step_timing import Array, OpTable, SimulatedOp, StepTiming
 from agent.virtual.runner.plan_header import PlanHeader
-from agent.virtual.runner.runner_contract import CONTRACT, RunnerRecord
+from agent.virtual.runner.runner_contract import (
+    CONTRACT,
+    RunnerExit,
+    RunnerFailure,
+    RunnerRecord,
+    RunSettings,
+    encode_record,
+)
 from agent.virtual.twin.gpu_error import gpu_time_error
 from agent.virtual.twin.simulated_provenance import RunCondition, provenance_by_family
 from agent.virtual.virtual_phone import VirtualPhone
+
+
+class JsonlFile:
+    """An open file; every line is whole or absent."""
+
+    def __init__(self, phone: VirtualPhone, path: str, uid: int, append: bool = False) -> None:
+        self._phone = phone
+        self._path = path
+        self._uid = uid
+        try:
+            self._node = phone.tree.open_for_writing(path, uid, append=append)
+        except OSError as error:
+            raise RunnerFailure(
+                RunnerExit.IO, f"cannot write {path}: {error_text(error)}"
+            ) from None
+
+    def write(self, record: RunnerRecord) -> None:
+        self.write_text(encode_record(record))
+
+    def write_text(self, line: str) -> None:
+        """Append a line that is already JSON."""
+        try:
+            self._phone.tree.append(self._node, f"{line}\n".encode(), self._uid)
+        except OSError as error:
+            raise RunnerFailure(
+                RunnerExit.IO, f"cannot write {self._path}: {error_text(error)}"
+            ) from None
+
 
 _TRACE_OPS_MAX = 2000  # per line; the contract's limit of 64 KiB has room for more
 
@@ -128,3 +167,58 @@ def phase_index(op: SimulatedOp) -> int:
     if op.kind == "update":
         return 2
     return 1 if "gradient" in op.name else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """Consecutive steps that were timed together."""
+
+    steps: int
+    opened_ns: int
+    length_ns: int
+    shortest_ns: int
+    longest_ns: int
+
+
+class WindowWriter:
+    """The part of out.jsonl between the records before the steps and the last one."""
+
+    def __init__(self, output: JsonlFile, settings: RunSettings) -> None:
+        self._output = output
+        self._settings = settings
+        self._trace_count = 0
+        self._untraced_from = 0  # the first step after the last traced one
+        self.steps = 0  # in closed windows
+        self.ns = 0
+
+    def write(self, window: ClosedWindow, shares: StepShares, step_s: float) -> None:
+        """Write a window and the traced steps in it; `step_s` is the time of an expected step."""
+        # Formatted by hand because a long run writes thousands of these.
+        self._output.write_text(
+            f'{{"line":"window","first":{self.steps},"n":{window.steps},'
+            f'"t_ns":{window.opened_ns},"ns":{window.length_ns},"ns_min":{window.shortest_ns},'
+            f'"ns_max":{window.longest_ns},{shares.text(window.length_ns)}}}'
+        )
+        self._write_traces(window, shares, step_s)
+        self.steps += window.steps
+        self.ns += window.length_ns
+
+    def _write_traces(self, window: ClosedWindow, shares: StepShares, step_s: float) -> None:
+        """Write when the operations of this window's traced steps ended."""
+        settings, step_ns = self._settings, window.length_ns / window.steps
+        while self._trace_count < settings.trace_steps:
+            expected_s = min(settings.seconds, settings.max_seconds)
+            expected_steps = max(settings.steps, int(expected_s / step_s))
+            distance = max(1, expected_steps // settings.trace_steps)
+            # A slowdown shortens the distance; still no step is traced twice.
+            step = max(self._trace_count * distance, self._untraced_from)
+            if step >= self.steps + window.steps:
+                return
+            offset = max(step - self.steps, 0)
+            load_ns = shares.load * step_ns
+            started_ns = window.opened_ns + round(offset * step_ns + load_ns)
+            op_ns = shares.ops * (step_ns - load_ns)
+            for record in trace_records(self.steps + offset, started_ns, op_ns):
+                self._output.write(record)
+            self._trace_count += 1
+            self._untraced_from = self.steps + offset + 1

@@ -12,10 +12,10 @@ from agent.virtual.files.file_tree import error_text
 from agent.virtual.physics.gpu_model import FEEDS, KERNELS
 from agent.virtual.process_table import Process
 from agent.virtual.runner.gpu_session import OpenCLOptions
-from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler, has_node_list, make_sampler
 from agent.virtual.runner.plan_header import BACKENDS, read_plan_header
 from agent.virtual.runner.run_preparation import RunPreparation
+from agent.virtual.runner.run_records import JsonlFile
 from agent.virtual.runner.runner_contract import (
     CONTRACT,
     VERSION,

@@ -26,15 +26,20 @@ from agent.virtual.physics.op_power import StepPower
 from agent.virtual.physics.step_timing import ComputeSpeed, StepTiming
 from agent.virtual.physics.thread_placement import CoreLoad
 from agent.virtual.process_table import Process
-from agent.virtual.runner.jsonl_file import JsonlFile
 from agent.virtual.runner.node_sampler import NodeSampler
 from agent.virtual.runner.plan_header import PlanHeader
 from agent.virtual.runner.run_preparation import PausableDelay, PreparedRun, RunPreparation
-from agent.virtual.runner.run_records import StepShares, done_record, hello_record
+from agent.virtual.runner.run_records import (
+    ClosedWindow,
+    JsonlFile,
+    StepShares,
+    WindowWriter,
+    done_record,
+    hello_record,
+)
 from agent.virtual.runner.runner_contract import RunnerExit, RunnerFailure, RunSettings
 from agent.virtual.runner.step_noise import StepNoise
 from agent.virtual.runner.virtual_checkpoint import VirtualCheckpoint
-from agent.virtual.runner.window_writer import ClosedWindow, WindowWriter
 from agent.virtual.virtual_phone import VirtualPhone
 
 _KILLED_AFTER_S = 2.5  # memory and swap fill up before the kernel kills the largest process

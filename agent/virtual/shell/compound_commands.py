@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agent.virtual.phone_clock import PhoneClock
 from agent.virtual.shell import word_expansion
 from agent.virtual.shell.command_call import StdStreams
-from agent.virtual.shell.control_flow import LoopJump, ShellExit
+from agent.virtual.shell.shell_state import LoopJump, ShellExit
 from agent.virtual.shell.syntax_tree import (
     CaseCommand,
     ForCommand,

@@ -23,10 +23,12 @@ from agent.virtual.shell.command_call import (
     encode,
 )
 from agent.virtual.shell.compound_commands import run_compound
-from agent.virtual.shell.control_flow import FunctionReturn, LoopJump, ShellExit
 from agent.virtual.shell.redirection import apply_redirects, redirect_error
 from agent.virtual.shell.shell_parser import IncompleteScript, ShellSyntaxError, parse
 from agent.virtual.shell.shell_state import (
+    FunctionReturn,
+    LoopJump,
+    ShellExit,
     call_function,
     file_substitution,
     restore_variables,

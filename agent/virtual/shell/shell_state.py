@@ -1,10 +1,9 @@
-"""State of a running shell: special parameters and function calls with local variables."""
+"""State of a running shell: special parameters, calls with local variables, and what ends early."""
 
 import random
 from typing import TYPE_CHECKING
 
 from agent.virtual.shell.command_call import StdStreams
-from agent.virtual.shell.control_flow import FunctionReturn
 from agent.virtual.shell.shell_parser import ShellSyntaxError
 from agent.virtual.shell.syntax_tree import (
     AndOrList,
@@ -14,6 +13,38 @@ from agent.virtual.shell.syntax_tree import (
     ShellWord,
     SimpleCommand,
 )
+
+
+class ShellExit(Exception):
+    """`exit` was executed."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class FunctionReturn(Exception):
+    """`return` was executed."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class LoopJump(Exception):
+    """`break` or `continue` was executed."""
+
+    def __init__(self, is_continue: bool, levels: int) -> None:
+        super().__init__(is_continue, levels)
+        self.is_continue = is_continue
+        self.levels = levels
+
+    def continues_loop(self) -> bool:
+        """Return whether this loop continues; a jump out of several loops is raised again."""
+        if self.levels > 1:
+            raise LoopJump(self.is_continue, self.levels - 1)
+        return self.is_continue
+
 
 if TYPE_CHECKING:
     from agent.virtual.shell.interpreter import Shell
