@@ -28,7 +28,7 @@ from agent.phone.phone_paths import (
     UPTIME,
     lane_file,
 )
-from agent.phone.phone_waits import PIECE_MAX_S, PhoneWaits
+from agent.phone.phone_waits import PIECE_MAX_S, RECONNECT_PAUSE_S, PhoneWaits
 from agent.phone.shell_command import (
     ShellCommand,
     ShellResult,
@@ -60,7 +60,6 @@ POLL_EVERY_S = 5.0  # polling disturbs the run: about twenty polls per run, and 
 POLLS_PER_RUN = 20
 FIRST_POLL_S = 0.25  # by then it has written its first record
 UNKNOWN_PID = 2**22  # of no process: waiting for it ends at once
-RECONNECT_PAUSE_S = 0.1  # by the host's clock: there is no link
 
 CHECKPOINT_FAULT = "bad_checkpoint"
 DEVICE_FAULT = "device"

@@ -8,6 +8,8 @@ trip. Cancelling a lane closes the shell that waits.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from agent.deadline import Deadline
 from agent.phone.phone_driver import Phone
@@ -16,6 +18,8 @@ from agent.phone.shell_command import ShellCommand
 from agent.phone.shell_link import LINK_LOST, MIB, ShellReply
 from workloads.protocol.faults import Cancelled
 
+Answer = TypeVar("Answer")
+RECONNECT_PAUSE_S = 0.1  # by the host's clock: there is no link
 PIECE_MAX_S = 15.0  # a quarter of the watchdog's patience
 HEARTBEAT_COMMAND = ShellCommand(["cat", UPTIME], into=lane_file(HEARTBEAT))
 
@@ -78,8 +82,23 @@ class PhoneWaits:
         """Wait seconds of the phone's clock; raise Cancelled as soon as the lane is cancelled."""
         while seconds > 0:
             piece_s = min(seconds, PIECE_MAX_S)
-            self.run_piece([ShellCommand(["sleep", f"{piece_s:.3f}"])], piece_s)
+            self.keep_trying(partial(self._sleep_piece, piece_s))
             seconds -= piece_s
+
+    def _sleep_piece(self, piece_s: float) -> None:
+        self.run_piece([ShellCommand(["sleep", f"{piece_s:.3f}"])], piece_s)
+
+    def keep_trying(self, action: Callable[[], Answer]) -> Answer:
+        """Do something that may be done twice: a link that is lost for a moment fails nothing."""
+        deadline: Deadline | None = None
+        while True:
+            try:
+                return action()
+            except LINK_LOST:
+                deadline = deadline or Deadline.after(self._phone.timeouts.reconnect_timeout_s)
+                if deadline.expired:
+                    raise
+                self.cancellation.pause(RECONNECT_PAUSE_S)
 
     def run_piece(
         self, commands: Sequence[ShellCommand], seconds: float, limit: int = MIB

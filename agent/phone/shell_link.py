@@ -80,6 +80,7 @@ class ShellLink:
         self._lock = threading.Lock()
         self._shell: _Shell | None = None
         self._try_su = use_root
+        self._speaks_packets = False  # the last shell was one with packets
 
     def exchange(
         self,
@@ -147,6 +148,7 @@ class ShellLink:
         # adbd's own mask is 0: without this every user of the phone could write our files.
         shell.send(b"umask 022\n", deadline)
         self._shell = shell
+        self._speaks_packets |= shell.has_packets
         return shell
 
     def _enter_root(self, shell: "_Shell", deadline: Deadline) -> "_Shell":
@@ -168,6 +170,9 @@ class ShellLink:
         try:
             return _Shell(self._dial(self.address, SHELL, opened))
         except Unreachable as error:  # lost, or refused by an old adbd
+            if self._speaks_packets:  # a link that returns must not become a terminal
+                self._speaks_packets = False
+                raise
             try:
                 return _Shell(self._dial(self.address, OLD_SHELL, opened), has_packets=False)
             except FarmError:
@@ -206,7 +211,7 @@ class _Shell:
     def __init__(self, stream: socket.socket, has_packets: bool = True) -> None:
         self.clock_s: float | None = None
         self._stream = stream
-        self._has_packets = has_packets
+        self.has_packets = has_packets
 
     @property
     def ended(self) -> bool:
@@ -214,7 +219,7 @@ class _Shell:
         try:
             self._stream.settimeout(0)
             first = self._stream.recv(1, socket.MSG_PEEK)
-            return first == b"" or (self._has_packets and first == bytes([_EXIT]))
+            return first == b"" or (self.has_packets and first == bytes([_EXIT]))
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -244,6 +249,8 @@ class _Shell:
         while len(replies) < len(lines):
             searched = max(0, len(pending) - 64)  # a mark may straddle two packets
             pending += self._output(deadline)
+            if not self.has_packets and b"\necho $farm." in pending:  # as on newer phones
+                raise EOFError("the shell is a terminal that echoes")
             while mark := _find_mark(pending, f"{nonce}.{len(replies)} ".encode(), searched):
                 replies.append(ShellReply(mark.status, bytes(pending[: mark.start])))
                 deadline = deadline if each_s is None else Deadline.after(each_s)
@@ -271,13 +278,13 @@ class _Shell:
         """Write to the shell's stdin."""
         for start in range(0, len(data), _PACKET_BYTES_MAX):
             part = data[start : start + _PACKET_BYTES_MAX]
-            header = _PACKET.pack(_STDIN, len(part)) if self._has_packets else b""
+            header = _PACKET.pack(_STDIN, len(part)) if self.has_packets else b""
             self._stream.settimeout(_remaining(deadline))
             self._stream.sendall(header + part)
 
     def _output(self, deadline: Deadline) -> bytes:
         """The next piece of stdout; the shell's own stderr is ignored where it is distinguished."""
-        if not self._has_packets:
+        if not self.has_packets:
             return _read_some(self._stream, MIB, deadline)
         while True:
             kind, length = _PACKET.unpack(_read(self._stream, _PACKET.size, deadline))

@@ -39,6 +39,13 @@ def test_a_cable_out_for_two_seconds_does_not_fail_the_run(lane_harness: LaneHar
     lane_harness.verify_recovery()
 
 
+def test_a_cable_out_for_a_second_does_not_fail_a_cooldown(lane_harness: LaneHarness) -> None:
+    lane_harness.inject("unplug", at="command:sleep *", for_host=1)
+    report = lane_harness.run_attempt(**{**QUICK, "start_temp_max_c": 40})
+    assert_valid(report)
+    assert len(lane_harness.events("run_start")) == 1
+
+
 @pytest.mark.usefixtures("short_timeouts")
 def test_a_cable_that_stays_out_is_the_phones_fault(lane_harness: LaneHarness) -> None:
     lane_harness.inject("unplug", at="run@30%")

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -269,3 +269,42 @@ def test_a_full_phone_gives_the_reason(drains: bool) -> None:
     with pytest.raises(ShellFailed, match="No space left on device"):
         link.send_file(bytes(8 << 20), "/data/local/tmp/x", 0o644, Deadline.after(10))
     thread.join()
+
+
+def test_a_link_that_returns_never_becomes_a_terminal(service: ShellService) -> None:
+    """A bare stream, for old phones, is a terminal on newer ones: its echo is no answer."""
+    refuses = True
+
+    def dial(address: str, name: str, deadline: Deadline) -> socket.socket:
+        if name != "exec:sh":
+            if refuses:
+                raise Unreachable("adbd restarts")
+            return service.dial(address, name, deadline)
+        ours, theirs = socket.socketpair()
+        terminal, inside = os.openpty()
+        process = subprocess.Popen(["/bin/sh"], stdin=inside, stdout=inside, stderr=inside)
+        service.processes.append(process)
+
+        def copy(read: Callable[[int], bytes], write: Callable[[bytes], object]) -> None:
+            with suppress(OSError):
+                while data := read(4096):
+                    write(data)
+
+        for pair in (
+            (theirs.recv, lambda data: os.write(terminal, data)),
+            (lambda size: os.read(terminal, size), theirs.sendall),
+        ):
+            threading.Thread(target=copy, args=pair, daemon=True).start()
+        return ours
+
+    phone = Phone(ShellLink("pipe", dial, use_root=False))
+    with pytest.raises(Unreachable):
+        phone.shell(["echo", "hello"])
+    refuses = False
+    assert phone.shell(["echo", "hello"]).text == "hello\n"
+    refuses = True
+    phone.close()
+    opened = len(service.processes)
+    with pytest.raises(Unreachable, match="adbd restarts"):
+        phone.shell(["echo", "hello"])
+    assert len(service.processes) == opened
