@@ -101,7 +101,8 @@ def _check_restored(farm: Farm, serial: str) -> Iterator[str]:
                 last = {node: value for node, value in last.items() if rebooting and node[1]}
                 rebooting = False
             case _ if "old" in line and not line.get("path", "").endswith(PROCESSES):
-                node = (line["event"], line.get("namespace", ""), line.get("path") or line["name"])
+                name = (line.get("path") or line["name"]).replace("wake_unlock", "wake_lock")
+                node = (line["event"], line.get("namespace", ""), name)
                 first.setdefault(node, line["old"])
                 last[node] = (line["new"], line.get("text", "").strip())
     for node, values in last.items():
