@@ -13,6 +13,7 @@ from orchestrator.analysis.measurements import (
     TrialSeries,
     weakest_provenance,
 )
+from orchestrator.analysis.stats import median
 from workloads.protocol.verdict import Validity
 
 
@@ -27,6 +28,16 @@ def group_by_trial(values: Iterable[MetricValue]) -> list[TrialSeries]:
     for value in values:
         by_trial.setdefault((value.trial.trial, value.trial.phone), []).append(value)
     return [_series(members) for members in by_trial.values()]
+
+
+def cell_medians(values: Iterable[MetricValue]) -> dict[tuple[str, str], float]:
+    """Return the median of the phones' medians of every cell with a valid run, by its labels."""
+    by_cell: dict[tuple[str, str], list[float]] = {}
+    for series in group_by_trial(values):
+        if series.values:
+            cell = (series.case.label, series.condition.label)
+            by_cell.setdefault(cell, []).append(median(series.values))
+    return {cell: median(medians) for cell, medians in by_cell.items()}
 
 
 def _series(values: Sequence[MetricValue]) -> TrialSeries:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from orchestrator.app.operation import Operation, Role, Transfer
+from orchestrator.app.operation import Operation, Transfer
 from orchestrator.app.remote.operation_types import types_of
 
 # {NAME} is the argument NAME of the operation; the other arguments are part of the query.
@@ -10,6 +10,7 @@ SHORT = {
     "/v1/status": "read_lab_status",
     "/v1/sweeps": "list_sweeps",
     "/v1/sweeps/{name}": "show_sweep",
+    "/v1/sweeps/{name}/notes": "list_notes",
     "/v1/sweeps/{sweep}/trials": "list_trials",
     "/v1/trials/{prefix}": "show_trial",
     "/v1/phones": "list_phones",
@@ -24,7 +25,7 @@ SHORT = {
 def reads(called: Operation) -> bool:
     """Return whether an operation changes nothing, so that GET may call it."""
     transfer = types_of(called.function).transfer
-    return called.role is Role.VIEWER and (transfer is None or transfer[1] is Transfer.DOWNLOAD)
+    return not called.changes and (transfer is None or transfer[1] is Transfer.DOWNLOAD)
 
 
 def operation_path(called: Operation) -> str:

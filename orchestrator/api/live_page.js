@@ -9,7 +9,9 @@
   let received = 0;
   let age = 0;
   let outage = "";
-  let open = "";
+  const [, view, id] = location.pathname.split("/").map(decodeURIComponent);
+  for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== view;
+  get("event-section").hidden = view === "trials";
   let pending = new Set();
   let scheduled = false;
 
@@ -46,9 +48,30 @@
     box.classList.toggle("old", old);
   };
 
+  const link = (text, ...parts) => {
+    const element = make("a", text);
+    element.href = `/${parts.map(encodeURIComponent).join("/")}`;
+    return element;
+  };
+  const showTable = (name, headings, lines) => {
+    const head = make("tr");
+    head.append(...headings.map((text) => make("th", text)));
+    const body = lines.map((cells) => {
+      const row = make("tr");
+      row.append(...cells.map((cell) => {
+        const data = make("td");
+        data.append(cell ?? "");
+        return data;
+      }));
+      return row;
+    });
+    get(name).replaceChildren(...(lines.length ? [head, ...body] : []));
+  };
+
   const showSweep = (sweep) => {
     const card = make("article", undefined, "card");
-    const title = make("b", `${sweep.name} `);
+    const title = make("b");
+    title.append(link(sweep.name, "sweeps", sweep.id), " ");
     title.append(make("span", `${sweep.id} · ${sweep.state}${sweep.why ? `: ${sweep.why}` : ""}`, "soft"));
     const bar = make("progress");
     bar.max = Math.max(1, sweep.total);
@@ -64,11 +87,7 @@
       const text = sweep.end.unknown ? `End unknown: ${sweep.end.unknown}` : `End about ${clock(likely)} (${clock(early)} to ${clock(late)}), ${duration(likely)} left`;
       card.append(make("p", text, "small"));
     }
-    if (sweep.done || sweep.failed) {
-      const link = make("a", "Report");
-      link.href = `/page/reports/${encodeURIComponent(sweep.id)}`;
-      card.append(link);
-    }
+    if (sweep.done || sweep.failed) card.append(link("Report", "page", "reports", sweep.id));
     return card;
   };
 
@@ -86,32 +105,31 @@
     return item;
   };
 
-  const cells = (v) => [v[0], `${v[2]} ${v[3]}`, v[5] === null ? "–" : `${v[5].toFixed(1)} °C`, v[6] === null ? "–" : `${v[6]} %`, v[10], v[9] !== null ? duration(v[9]) : v[8] !== null ? `${v[8]} %` : ""];
+  const cells = (v) => [v[0], v[1], v[11], `${v[2]} ${v[3]}`, v[5] === null ? "–" : `${v[5].toFixed(1)} °C`, v[6] === null ? "–" : `${v[6]} %`, v[10], v[9] !== null ? duration(v[9]) : v[8] !== null ? `${v[8]} %` : ""];
   const matches = (v) => {
     const words = get("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = `${v[0]} ${v[1]} ${v[3]}`.toLowerCase();
+    const text = `${v[0]} ${v[1]} ${v[3]} ${v[11]}`.toLowerCase();
     return words.every((word) => text.includes(word));
   };
   const writeRow = (serial) => {
     const row = rows.get(serial);
     if (!row) return;
     if (!row.element) {
-      row.element = make("button", undefined, "row");
-      row.element.type = "button";
+      row.element = link("", "phones", serial);
+      row.element.className = "row";
       row.element.setAttribute("role", "row");
-      for (let index = 0; index < 6; index += 1) {
+      for (let index = 0; index < 8; index += 1) {
         const cell = make("span");
         cell.setAttribute("role", "cell");
         row.element.append(cell);
       }
-      row.element.addEventListener("click", () => showPhone(serial));
     }
     const texts = cells(row.values);
     texts.forEach((text, index) => {
       const cell = row.element.children[index];
       if (cell.textContent !== text) cell.textContent = text;
     });
-    row.element.children[1].className = `o${row.values[4]}`;
+    row.element.children[3].className = `o${row.values[4]}`;
     row.element.hidden = !matches(row.values);
     if (!row.element.isConnected) get("phones").append(row.element);
     if (row.order !== row.values[4]) {
@@ -138,12 +156,9 @@
     }
   };
 
-  const showCurves = async () => {
-    if (!open) return;
-    const response = await fetch(`/page/phones/${encodeURIComponent(open)}`);
-    if (!response.ok) return;
+  const showCurves = (curves) => {
     const box = get("curves");
-    const figures = Object.entries(await response.json()).map(([name, values]) => {
+    const figures = Object.entries(curves).map(([name, values]) => {
       const part = make("div");
       if (!values.length) {
         part.append(make("p", `${name}: no data yet`, "soft small"));
@@ -163,16 +178,55 @@
     });
     box.replaceChildren(...figures);
   };
-  const showPhone = (serial) => {
-    open = serial;
-    const values = rows.get(serial).values;
-    get("detail-name").textContent = `${values[0]} (${serial})`;
-    get("detail-text").textContent = `${values[3]}: ${values[10]}; host ${values[1] || "none"}; clocks ${values[7] || "not pinned"}`;
-    get("curves").replaceChildren();
-    get("detail").showModal();
-    showCurves();
+  const showPhone = () => {
+    const values = state.phones?.[id];
+    get("detail-name").textContent = values ? values[0] : id;
+    get("detail-text").textContent = values
+      ? `${values[3]}: ${values[10]}. Host ${values[1] || "none"}, clocks ${values[7] || "not pinned"}.`
+      : "This lab has no such phone.";
   };
-  get("detail").addEventListener("close", () => { open = ""; });
+  const showTrials = (trials) => {
+    get("trial-count").textContent = String(trials.length);
+    showTable("trials", ["trial", "phone", "case and condition", "median of valid runs", "source", "runs"],
+      trials.map(([trial, phone, ...rest]) => [link(trial, "trials", trial), phone, ...rest]));
+  };
+  const shows = {
+    phones: (content) => {
+      showCurves(content.curves);
+      showTable("facts", [], content.facts);
+    },
+    sweeps: (content) => {
+      get("sweep").replaceChildren(showSweep(content.sweep));
+      get("notes").replaceChildren(...content.notes.map(([at, person, text]) => {
+        const item = make("li", undefined, "card");
+        item.append(make("span", `${new Date(at).toLocaleString()}, ${person}: `, "soft"), text);
+        return item;
+      }));
+      showTrials(content.trials);
+    },
+    trials: (content) => {
+      get("trial-name").textContent = `${content.label} on ${content.phone[1]}`;
+      get("trial-text").replaceChildren(`Trial ${content.id} of `, link(content.sweep, "sweeps", content.sweep), " on ", link(content.phone[1], "phones", content.phone[0]), `: ${content.runs}.`);
+      showTable("attempts", ["received", "block", "attempt", "status", "verdict", "result", "what was wrong, and what to do"],
+        content.attempts.map(([at, ...rest]) => [new Date(at).toLocaleString(), ...rest.slice(0, 5).map(String), rest[5].join(" ")]));
+    },
+  };
+  const reload = async () => {
+    if (!shows[view]) return;
+    const response = await fetch(`/page/${view}/${encodeURIComponent(id)}`);
+    if (response.ok) shows[view](await response.json());
+    else if (response.status < 500) get({ sweeps: "sweep", phones: "detail-text", trials: "trial-text" }[view]).textContent = (await response.json()).error.text;
+  };
+  if (view === "sweeps") get("report").src = `/page/reports/${encodeURIComponent(id)}`;
+  get("note-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const response = await fetch(`/page/sweeps/${encodeURIComponent(id)}/notes`, { method: "POST", body: get("note").value });
+    get("note-error").textContent = response.ok ? "" : (await response.json()).error.text;
+    if (response.ok) {
+      get("note").value = "";
+      reload();
+    }
+  });
 
   const receive = (change) => {
     received = performance.now();
@@ -185,9 +239,10 @@
       get("problem-count").textContent = state.problems.length ? String(state.problems.length) : "none";
       get("problems").replaceChildren(...state.problems.map(showProblem));
     }
-    if (change.events) get("events").replaceChildren(...state.events.slice().reverse().map(showEvent));
+    if (view === "phones") showPhone();
+    if (change.events) get("events").replaceChildren(...state.events.filter((event) => view !== "phones" || event[2] === state.phones[id]?.[0]).reverse().map(showEvent));
     const changed = Array.isArray(change.phones) ? change.phones[0] : change.phones || {};
-    for (const serial of Object.keys(changed)) {
+    for (const serial of view ? [] : Object.keys(changed)) {
       const values = state.phones[serial];
       if (!values) {
         rows.get(serial)?.element?.remove();
@@ -211,5 +266,6 @@
   source.addEventListener("message", (event) => receive(JSON.parse(event.data)));
   source.addEventListener("ended", () => { source.close(); location.reload(); });
   setInterval(showAge, 1000);
-  setInterval(showCurves, 2000);
+  reload();
+  setInterval(() => { if (!document.hidden) reload(); }, view === "phones" ? 2000 : 10000);
 })();

@@ -1,11 +1,11 @@
-"""The read-only web page of a lab.
+"""The web page of a lab: read-only, except for notes on sweeps.
 
 A link with a code that works once sets a cookie that scripts cannot read; no other address contains
 a secret. The cookie opens this page and its data only: operations need a token.
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,27 @@ from starlette.routing import Route
 from orchestrator.api.api_description import describe_api
 from orchestrator.api.docs_page import docs_page
 from orchestrator.api.open_streams import TOKEN_CHECK_S
+from orchestrator.api.report_maker import ReportMaker
 from orchestrator.api.visitors import Visitors
-from orchestrator.app.app_errors import NotAuthenticated
+from orchestrator.app.app_errors import InvalidState, NotAuthenticated, TimedOut, TooMuchData
+from orchestrator.app.control_sweeps import add_note, find_sweep
 from orchestrator.app.export_results import prepare_report
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.manage_tokens import SESSION_DAYS, begin_session
 from orchestrator.app.operation import Role
 from orchestrator.app.remote.operation_types import load_operations
-from orchestrator.app.screen.lab_page import LabPage
+from orchestrator.app.screen.lab_page import LabPage, PageContent
 from workloads.protocol.faults import FarmError
+from workloads.units import count_text
 
 COOKIE = "farm_session"
 MESSAGE_INTERVAL_S = 1.0
+REPORT_WAIT_S = 1.0  # then the page says how long it has been waiting
+NOTE_BYTES_MAX, NOTE_TIMEOUT_S = 8_000, 30.0
 HERE = Path(__file__).parent
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -42,9 +47,17 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_FRAME = "frame-ancestors 'self'"  # the page of a sweep shows its report
+_FRAMED = _HEADERS | {"Content-Security-Policy": f"default-src 'none'; style-src 'self'; {_FRAME}"}
 _STATIC = {"live_page.css": "text/css", "live_page.js": "text/javascript"}
 # A refresh by the page itself: a redirect from a link on another site would not carry the cookie.
 _ENTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/">'
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Farmhand</title><link rel="stylesheet" href="/live_page.css">
+<main><p>{text}</p></main></html>"""
+_WAITING = _PAGE.replace("<title>", '<meta http-equiv="refresh" content="1"><title>')
 _HINT = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Farmhand</title><link rel="stylesheet" href="/live_page.css">
@@ -60,8 +73,12 @@ def page_routes(lab: LabConnection, visitors: Visitors) -> list[Route]:
         Route("/", page.show),
         Route("/docs", page.show_docs),
         Route("/login/{code}", page.log_in),
+        *(Route(f"/{kind}/{{id}}", page.show) for kind in ("sweeps", "phones", "trials")),
         Route("/page/events", page.stream),
-        Route("/page/phones/{serial}", page.send_curves),
+        Route("/page/phones/{serial}", page.reading("serial", page.content.phone)),
+        Route("/page/sweeps/{sweep}", page.reading("sweep", page.content.sweep)),
+        Route("/page/sweeps/{sweep}/notes", page.add_note, methods=["POST"]),
+        Route("/page/trials/{trial}", page.reading("trial", page.content.trial)),
         Route("/page/reports/{sweep}", page.send_report),
         *(Route(f"/{name}", page.static(name, kind)) for name, kind in _STATIC.items()),
     ]
@@ -73,7 +90,8 @@ class _PageService:
     def __init__(self, lab: LabConnection, visitors: Visitors) -> None:
         self._lab = lab
         self._visitors = visitors
-        self._page = LabPage(lab)
+        self.content = LabPage(lab)
+        self._reports = ReportMaker(lambda sweep: prepare_report(lab, sweep, True))
 
     def _check(self, request: Request) -> str:
         """Return the person of a session; NotAuthenticated if there is none."""
@@ -140,7 +158,7 @@ class _PageService:
                 if time.monotonic() - checked_at > TOKEN_CHECK_S:
                     await run_in_threadpool(self._check, request)
                     checked_at = time.monotonic()
-                number, text = await run_in_threadpool(self._page.message, number)
+                number, text = await run_in_threadpool(self.content.message, number)
                 yield f"data: {text}\n\n"
             except NotAuthenticated:
                 yield "event: ended\ndata: \n\n"
@@ -149,15 +167,43 @@ class _PageService:
                 yield ": waiting\n\n"
             await anyio.sleep(MESSAGE_INTERVAL_S)
 
-    def send_curves(self, request: Request) -> Response:
-        """Send the last minutes of a phone."""
-        self._check(request)
-        return JSONResponse(self._page.curves(request.path_params["serial"]), headers=_HEADERS)
+    def reading(self, name: str, read: Callable[[str], PageContent]) -> Any:
+        """Return the endpoint that sends one sweep, phone or trial as JSON."""
 
-    async def send_report(self, request: Request) -> Response:
-        """Send the report of a sweep."""
+        async def answer(request: Request) -> Response:
+            person = await run_in_threadpool(self._check, request)
+            call = partial(read, request.path_params[name])
+            content = await self._visitors.places.run(person, call)
+            return JSONResponse(content, headers=_HEADERS)
+
+        return answer
+
+    async def add_note(self, request: Request) -> Response:
+        """Write a note on a sweep."""
         person = await run_in_threadpool(self._check, request)
-        call = partial(prepare_report, self._lab, request.path_params["sweep"], True)
-        report = await self._visitors.places.run(person, call, heavy=True)
-        headers = _HEADERS | {"Content-Security-Policy": f"{report.policy}; frame-ancestors 'none'"}
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > NOTE_BYTES_MAX:
+            raise TooMuchData(f"a note has at most {NOTE_BYTES_MAX} bytes")
+        with anyio.move_on_after(NOTE_TIMEOUT_S):
+            text = (await request.body()).decode("utf-8", "replace")
+            lab, sweep = self._lab.for_user(person), request.path_params["sweep"]
+            await run_in_threadpool(add_note, lab, sweep, text.replace("\0", ""))
+            return JSONResponse({}, headers=_HEADERS)
+        raise TimedOut("the note arrived too slowly; send it again")
+
+    def send_report(self, request: Request) -> Response:
+        """Send the report of a sweep, or a page that waits for it."""
+        self._check(request)
+        sweep = find_sweep(self._lab, request.path_params["sweep"])
+        task = self._reports.task(sweep)
+        try:
+            report = task.report.result(timeout=REPORT_WAIT_S)
+        except TimeoutError:
+            runs = count_text(sweep.done, "run")
+            text = f"Making the report from {runs}: {task.seconds:.0f} s so far."
+            return HTMLResponse(_WAITING.format(text=text), 202, _FRAMED)
+        except InvalidState:
+            text = "No results yet: no run has ended."
+            return HTMLResponse(_PAGE.format(text=text), 409, _FRAMED)
+        headers = _HEADERS | {"Content-Security-Policy": f"{report.policy}; {_FRAME}"}
         return HTMLResponse(report.html, headers=headers)

@@ -9,10 +9,11 @@ from orchestrator.analysis.verdict_counts import judgement_text
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.planning.states import RunState, SweepState
-from orchestrator.store import audit_log, results, sweep_actions, sweep_queries
+from orchestrator.store import audit_log, results, sweep_actions, sweep_notes, sweep_queries
 from orchestrator.store.audit_log import AuditEntry
 from orchestrator.store.database import Database
 from orchestrator.store.operator_change import Actor, OperatorChange
+from orchestrator.store.sweep_notes import SweepNote
 from orchestrator.store.sweep_queries import RunNote, SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
@@ -57,6 +58,18 @@ def show_sweep(lab: LabConnection, name: str) -> SweepDetails:
         tuple(sweep_queries.runs_in_state(lab.store, summary.id, RunState.FAILED)),
         tuple(results.measured_runs(lab.store, summary.id, include_void=True)),
     )
+
+
+@operation(Role.VIEWER, changes=True)
+def add_note(lab: LabConnection, name: str, text: str, dry_run: bool = False) -> OperatorChange:
+    """Write a note on a sweep, for everybody who looks at it."""
+    return sweep_notes.add_note(lab.store, find_sweep(lab, name).id, text, lab.actor(dry_run))
+
+
+@operation(Role.VIEWER)
+def list_notes(lab: LabConnection, name: str) -> list[SweepNote]:
+    """List the notes on a sweep, the oldest first."""
+    return sweep_notes.sweep_notes(lab.store, find_sweep(lab, name).id)
 
 
 @operation(Role.OPERATOR)

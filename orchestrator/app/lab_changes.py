@@ -70,7 +70,7 @@ class LabChangeLog:
     """The last states of a lab while one sweep is followed; any number of clients share them."""
 
     def __init__(self, lab: LabConnection, sweep: str | None) -> None:
-        self._poller = LabPoller(lab, sweep)
+        self._poller = LabPoller(lab, sweep, with_values=True)
         self._lock = threading.Lock()
         self._series, self._count = secrets.token_hex(4), 0
         self._states: dict[str, Any] = {}
@@ -167,4 +167,4 @@ class RemotePoller:
 
 def open_poller(lab: LabConnection, sweep: str | None) -> LabPoller | RemotePoller:
     """Return what reads the state of a lab, here or through its API."""
-    return LabPoller(lab, sweep) if lab.remote is None else RemotePoller(lab, sweep)
+    return RemotePoller(lab, sweep) if lab.remote else LabPoller(lab, sweep, with_values=True)

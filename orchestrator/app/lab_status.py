@@ -10,6 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from orchestrator.analysis.failure_groups import FAILED_STATES, FailureGroup, group_failures
+from orchestrator.analysis.trial_series import cell_medians
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.screen.waiting_sweep import absent_phones, availability_of
@@ -36,6 +37,7 @@ from orchestrator.store.live_views import (
     PhoneCache,
     runs_left,
 )
+from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.notices import StoredNotice, latest_notices
 from orchestrator.store.phone_queries import KnownPhone, Lease, previous_hosts
 from orchestrator.store.sweep_queries import SweepSummary
@@ -104,7 +106,9 @@ class RateLimited(Generic[Answer]):
 class LabPoller:
     """Reads the state of a lab repeatedly; what has not changed is not read again."""
 
-    def __init__(self, lab: LabConnection, sweep: str | None = None) -> None:
+    def __init__(
+        self, lab: LabConnection, sweep: str | None = None, with_values: bool = False
+    ) -> None:
         db = lab.store
         self._db = db
         self._broker = lab.broker
@@ -112,6 +116,7 @@ class LabPoller:
         self._phones = PhoneCache(db)
         self._leases = LeaseCache(db)
         self._sweep = sweep
+        self._with_values = with_values
         self._sweeps = RateLimited(lambda: _followed(db, self._sweep))
         self._shown = ("", False)
         self._progress: Callable[[], SweepProgress] | None = None
@@ -165,7 +170,7 @@ class LabPoller:
         )
         if self._progress is None or shown != self._shown:
             self._shown = shown  # a finished sweep bypasses the rate limit: its end is shown
-            reader = _SweepProgress(self._db, sweeps[0])
+            reader = _SweepProgress(self._db, sweeps[0], self._with_values)
             self._progress = RateLimited(
                 lambda: reader.read(self._absent, self._running, self._models, self._others)
             )
@@ -210,8 +215,10 @@ class SweepProgress:
 class _SweepProgress:
     """Reads the progress of a sweep."""
 
-    def __init__(self, db: Database, summary: SweepSummary) -> None:
+    def __init__(self, db: Database, summary: SweepSummary, with_values: bool) -> None:
         self._db = db
+        self._with_values = with_values
+        self._values: Mapping[tuple[str, str], float] = {}  # by the labels of the cell
         self._summary = summary
         self._sweep = sweep = summary.id
         self._matrix = CellProgressCache(db, sweep)
@@ -234,7 +241,12 @@ class _SweepProgress:
             self._last_report = timing.report
             self._ended.append(timing)
             self._attempts += timing.sweep == self._sweep
-        cells = self._matrix.read()
+        if new and self._with_values:
+            self._values = cell_medians(metric_values(self._db, "", self._sweep))
+        cells = tuple(
+            replace(each, value=self._values.get((each.case, each.condition)))
+            for each in self._matrix.read()
+        )
         counts = Counter[RunState]()
         for each in cells:
             counts.update(each.runs)

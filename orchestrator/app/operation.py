@@ -30,7 +30,7 @@ Download = Annotated[BinaryIO, Transfer.DOWNLOAD]  # a file that the operation w
 class Role(StrEnum):
     """What a user may do; every role includes the ones before it."""
 
-    VIEWER = "viewer"  # read everything
+    VIEWER = "viewer"  # read everything, and write notes
     OPERATOR = "operator"  # submit and control sweeps, phones and hosts
     ADMIN = "admin"  # change the store itself
 
@@ -48,19 +48,24 @@ class Operation:
     role: Role
     function: Callable[..., Any]
     heavy: bool = False
+    changes: bool = True  # something of the lab
 
 
 OPERATIONS: dict[str, Operation] = {}
 
 
-def operation(role: Role, heavy: bool = False) -> Callable[[Function], Function]:
+def operation(
+    role: Role, heavy: bool = False, changes: bool | None = None
+) -> Callable[[Function], Function]:
     """Register a function as an operation; its first parameter is the LabConnection.
 
-    The API runs few heavy ones at once: those that use the processor for seconds.
+    The API runs few heavy ones at once: those that use the processor for seconds. What needs no
+    more than a viewer changes nothing, unless it says so.
     """
+    may_change = role is not Role.VIEWER if changes is None else changes
 
     def register(function: Function) -> Function:
-        registered = Operation(function.__name__, role, function, heavy)
+        registered = Operation(function.__name__, role, function, heavy, may_change)
         OPERATIONS[function.__name__] = registered
 
         @functools.wraps(function)

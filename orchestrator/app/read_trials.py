@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.run_chart import ChartRow, RunChart, build_run_chart
+from orchestrator.analysis.stats import median
+from orchestrator.analysis.trial_series import group_by_trial
 from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.planning.states import RunState
 from orchestrator.store import results, trial_queries
+from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.trial_queries import AttemptReport, TrialSummary
 from workloads.protocol.faults import InvalidRequest
@@ -45,6 +48,34 @@ def list_trials(
     sweep_id = find_sweep(lab, sweep).id
     at_most = max(1, min(limit, TRIALS_MAX))
     return trial_queries.trial_summaries(lab.store, sweep_id, at_most, state, phone, verdict)
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial has measured: the median of its runs that count."""
+
+    summary: TrialSummary
+    value: float | None  # of the headline metric
+    runs: int
+    source: str
+
+
+@operation(Role.VIEWER, heavy=True)
+def list_trial_results(
+    lab: LabConnection, sweep: str, limit: int = 1000, label: str = ""
+) -> list[TrialResult]:
+    """List trials of a sweep, or of one of its cells by its label, with what they measured."""
+    sweep_id = find_sweep(lab, sweep).id
+    measured = {each.trial: each for each in group_by_trial(metric_values(lab.store, "", sweep_id))}
+    found = []
+    for summary in trial_queries.trial_summaries(lab.store, sweep_id, TRIALS_MAX):
+        series = measured.get(summary.id)
+        values = series.values if series else ()
+        source = str(series.provenance or "") if series else ""
+        if not label or summary.label == label:
+            value = median(values) if values else None
+            found.append(TrialResult(summary, value, len(values), source))
+    return found[: max(1, min(limit, TRIALS_MAX))]
 
 
 @operation(Role.VIEWER)

@@ -120,6 +120,7 @@ class CellProgress:
     runs: dict[RunState, int]
     void: int = 0
     suspect: int = 0
+    value: float | None = None  # of the headline metric: the median of the phones' medians
 
 
 class CellProgressCache:

@@ -51,7 +51,7 @@ def test_a_change_leads_from_any_value_to_any_other() -> None:
 def test_a_distant_screen_sees_the_lab_and_is_sent_only_what_changed(served: ApiLab) -> None:
     with served.here() as here, served.remote() as lab:
         poller = RemotePoller(lab, None)
-        first, near = poller.poll(), LabPoller(here, None).poll()
+        first, near = poller.poll(), LabPoller(here, None, with_values=True).poll()
         assert first == replace(near, at=first.at)
         assert first.phones[0].facts.model
         whole = read_lab_changes(lab)

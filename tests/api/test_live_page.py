@@ -12,6 +12,7 @@ from orchestrator.app.lab_changes import apply_change
 from orchestrator.app.manage_tokens import add_login_link, list_tokens, revoke_token
 from orchestrator.app.operation import Role
 from tests.api.conftest import ApiLab
+from tests.farm.conftest import wait_for
 
 
 def ask(served: ApiLab, path: str, method: str = "GET", **headers: str) -> Any:
@@ -84,7 +85,9 @@ def test_the_cookie_opens_the_page_and_no_operation(served: ApiLab, session: str
     assert ask(served, "/", "POST", Cookie=session).status == 405
 
 
-@pytest.mark.parametrize("path", ["/", "/page/events", "/page/phones/x", "/page/reports/small"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page/events", "/page/phones/x", "/page/reports/small", "/page/sweeps/small"]
+)
 def test_without_a_session_there_is_no_data(served: ApiLab, path: str) -> None:
     refused = ask(served, path)
     assert refused.status == 401
@@ -115,16 +118,62 @@ def test_the_stream_sends_all_and_then_what_changed(served: ApiLab, session: str
     assert 0 <= apply_change(content, second)["age"] < 5
 
 
-def test_reports_and_curves_are_linked(served: ApiLab, session: str) -> None:
-    report = ask(served, "/page/reports/small", Cookie=session)
-    assert report.status == 200
+def test_a_report_is_made_while_its_page_says_so(served: ApiLab, session: str) -> None:
+    answers: list[Any] = []
+
+    def is_made() -> bool:
+        answers.append(ask(served, "/page/reports/small", Cookie=session))
+        return bool(answers[-1].status == 200)
+
+    wait_for(is_made, "the report is made")
+    for waiting in answers[:-1]:
+        assert waiting.status == 202
+        assert b"Making the report from 9 runs: " in waiting.body
+        assert b'http-equiv="refresh"' in waiting.body
+    report = answers[-1]
     assert b"<title>small" in report.body
     policy = report.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert policy.partition("; frame")[0] in html.unescape(report.body.decode())
+    assert ask(served, "/page/reports/small", Cookie=session).body == report.body
     assert ask(served, "/page/reports/none", Cookie=session).status == 400
-    curves = json.loads(ask(served, "/page/phones/VMI90001", Cookie=session).body)
-    assert set(curves) == {"temperature, °C", "clock, GHz", "power, W"}
+
+
+def test_a_sweep_a_phone_and_a_trial_have_addresses(served: ApiLab, session: str) -> None:
+    def read(path: str) -> Any:
+        page = ask(served, f"/{path}", Cookie=session)
+        assert b"live_page.js" in page.body
+        return json.loads(ask(served, f"/page/{path}", Cookie=session).body)
+
+    sweep = read("sweeps/small")
+    assert sweep["sweep"]["done"] == 9
+    trial = next(line for line in sweep["trials"] if line[0] == sweep["trials"][0][0])
+    assert re.match(r"\d.* ms/step", trial[3])
+    assert len(read(f"trials/{trial[0]}")["attempts"]) >= 1
+    phone = read("phones/VMI90001")
+    assert set(phone["curves"]) == {"temperature, °C", "clock, GHz", "power, W"}
+    assert ["serial", "VMI90001"] in phone["facts"]
+    assert ask(served, "/page/trials/none", Cookie=session).status == 400
+
+
+def test_a_person_who_looks_may_write_notes_and_nothing_else(served: ApiLab, session: str) -> None:
+    def write(text: str, **headers: str) -> int:
+        connection = http.client.HTTPConnection(*served.address, timeout=120)
+        path, body = "/page/sweeps/small/notes", text.encode()
+        connection.request("POST", path, body, {"Cookie": session, **headers})
+        return int(connection.getresponse().status)
+
+    hostile = "<img src=x>\x1b[2J \x00\u202e the window was open"
+    assert [write(hostile), write(""), write("x" * 1001), write("x" * 9000)] == [200, 400, 400, 413]
+    assert write("x", Origin="https://evil.example") == 403
+    assert write("x", Cookie="") == 401
+    (note,) = json.loads(ask(served, "/page/sweeps/small", Cookie=session).body)["notes"]
+    assert note[1] == "anna"
+    assert note[2].startswith("<img src=x>")
+    assert note[2].endswith("the window was open")
+    assert not re.search("[\x00-\x1f\u202e]", note[2])
+    listed = served.run("lab", "audit", "--json", role=Role.VIEWER)
+    assert "the window was open" in listed.stdout
 
 
 def test_a_revoked_session_is_closed(served: ApiLab) -> None:

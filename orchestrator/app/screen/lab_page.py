@@ -7,9 +7,19 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from orchestrator.app.control_sweeps import find_sweep, list_notes
 from orchestrator.app.lab_changes import difference
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_status import KnownPhone, RemainingTime, SweepSummary
+from orchestrator.app.lab_status import KnownPhone, LabView, RemainingTime, SweepSummary
+from orchestrator.app.read_trials import (
+    AttemptReport,
+    TrialResult,
+    TrialSummary,
+    list_trial_results,
+    show_trial,
+)
+from orchestrator.app.screen.event_groups import EventGroup, fold_routine, group_words
+from orchestrator.app.screen.lab_problems import phone_advice
 from orchestrator.app.screen.lab_snapshot import NO_TRACE, LabSnapshot, state_of
 from orchestrator.app.screen.lab_watcher import PollerThread
 from orchestrator.app.screen.phone_state_text import (
@@ -20,12 +30,16 @@ from orchestrator.app.screen.phone_state_text import (
     remaining_s,
     state_badge,
 )
-from orchestrator.planning.states import RunState
+from orchestrator.app.screen.waiting_sweep import availability_of
+from orchestrator.planning.states import PhoneAvailability, RunState
+from workloads.protocol.reason_advice import REASON_ADVICE
 from workloads.text import list_text, safe_text
+from workloads.units import step_time_text
 
 IDLE_S = 60.0  # the lab is not polled longer than this after the last reader has left
 CONTENT_INTERVAL_S = 0.9  # for how long a content is sent to every reader
 EVENTS_SHOWN = 30
+TRIALS_SHOWN = 500
 PHONES_NAMED = 5
 
 PageContent = dict[str, Any]
@@ -80,13 +94,46 @@ class LabPage:
                 self._changes[known] = text
             return self._number, self._changes[known]
 
-    def curves(self, serial: str) -> PageContent:
-        """Return the last minutes of a phone."""
-        trace = self.snapshot().traces.get(serial, NO_TRACE)
+    def phone(self, serial: str) -> PageContent:
+        """Return what a phone is, and its last minutes."""
+        snapshot = self.snapshot()
+        trace = snapshot.traces.get(serial, NO_TRACE)
+        phone = next((each for each in snapshot.view.phones if each.serial == serial), None)
         return {
-            "temperature, °C": trace.temps_c,
-            "clock, GHz": trace.clocks_ghz,
-            "power, W": trace.powers_w,
+            "facts": [] if phone is None else _facts(phone),
+            "curves": {
+                "temperature, °C": trace.temps_c,
+                "clock, GHz": trace.clocks_ghz,
+                "power, W": trace.powers_w,
+            },
+        }
+
+    def sweep(self, name: str) -> PageContent:
+        """Return a sweep with its notes and what each trial measured."""
+        found, snapshot = find_sweep(self._lab, name), self.snapshot()
+        known = {each.id: each for each in (*snapshot.view.sweeps, *snapshot.view.others)}
+        names = display_names(snapshot.view.phones)
+        trials = list_trial_results(self._lab, found.id, TRIALS_SHOWN)
+        return {
+            "sweep": _sweep(known.get(found.id, found), snapshot),
+            "notes": [
+                [note.written_at.isoformat(timespec="seconds"), note.person, note.text]
+                for note in list_notes(self._lab, found.id)
+            ],
+            "trials": [_trial(each, names) for each in trials],
+        }
+
+    def trial(self, prefix: str) -> PageContent:
+        """Return a trial with every attempt at it."""
+        details = show_trial(self._lab, prefix)
+        summary, names = details.summary, display_names(self.snapshot().view.phones)
+        return {
+            "id": summary.id,
+            "label": safe_text(summary.label, 200),
+            "sweep": summary.sweep,
+            "phone": [summary.phone, names.get(summary.phone, summary.phone)],
+            "runs": _runs_text(summary),
+            "attempts": [_attempt(item, summary.headline) for item in details.reports],
         }
 
 
@@ -104,15 +151,17 @@ def page_content(snapshot: LabSnapshot, now: datetime) -> PageContent:
             for title, text, phones in group_problems(snapshot, names, now)
         ],
         "hosts": _hosts(snapshot),
-        "events": [
-            [
-                *(event.occurred_at.isoformat(timespec="seconds"), event.kind.value),
-                *(names.get(event.phone, safe_text(event.phone, 40)), safe_text(event.text, 300)),
-            ]
-            for event in snapshot.events[-EVENTS_SHOWN:]
-        ],
+        "events": [_event(group, names) for group in fold_routine(snapshot.events)[-EVENTS_SHOWN:]],
         "phones": {phone.serial: _row(phone, names, now) for phone in view.phones},
     }
+
+
+def _event(group: EventGroup, names: Mapping[str, str]) -> list[str]:
+    event = group.last
+    name = names.get(event.phone, safe_text(event.phone, 40))
+    words = group_words(group, event.kind.value, name)
+    at = event.occurred_at.isoformat(timespec="seconds")
+    return [at, *words, safe_text(event.text, 300)]
 
 
 def _row(phone: KnownPhone, names: Mapping[str, str], now: datetime) -> list[Any]:
@@ -126,7 +175,47 @@ def _row(phone: KnownPhone, names: Mapping[str, str], now: datetime) -> list[Any
         clock_text(phone),
         None if progress is None else round(100 * progress),
         None if left is None else round(left),
-        activity_text(phone, now),
+        *(activity_text(phone, now), safe_text(", ".join(phone.tags), 80)),
+    ]
+
+
+def _facts(phone: KnownPhone) -> list[list[str]]:
+    facts = phone.facts
+    return [
+        ["serial", safe_text(phone.serial, 80)],
+        ["SoC", safe_text(facts.soc, 80)],
+        ["Android", safe_text(facts.android, 40)],
+        ["memory", f"{facts.ram_mb} MB"],
+        ["control", str(facts.control)],
+        ["tags", safe_text(", ".join(phone.tags), 200) or "none"],
+    ]
+
+
+def _trial(result: TrialResult, names: Mapping[str, str]) -> list[str]:
+    summary = result.summary
+    value = "" if result.value is None else step_time_text(summary.headline, result.value)
+    return [
+        *(summary.id, safe_text(names.get(summary.phone, summary.phone), 60)),
+        *(safe_text(summary.label, 200), value, result.source, _runs_text(summary)),
+    ]
+
+
+def _runs_text(summary: TrialSummary) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()) if count)
+
+
+def _attempt(item: AttemptReport, headline: str) -> list[Any]:
+    """Return an attempt: when, which, its status, verdict and value, and what was wrong."""
+    report, verdict = item.report, item.verdict
+    metric = next((each for each in report.metrics if each.name == headline), None)
+    value = "" if metric is None else step_time_text(headline, metric.value)
+    wrong = [str(report.fault)] if report.fault else []
+    reasons = verdict.reasons if verdict else ()
+    wrong += [f"{each.text}. {REASON_ADVICE[each.code]}" for each in reasons]
+    return [
+        *(item.received_at.isoformat(timespec="seconds"), item.block + 1, item.attempt),
+        *(item.status, str(verdict.validity) if verdict else "", value),
+        [safe_text(text, 400) for text in wrong],
     ]
 
 
@@ -165,28 +254,46 @@ def _hosts(snapshot: LabSnapshot) -> list[list[Any]]:
 def group_problems(
     snapshot: LabSnapshot, names: Mapping[str, str], now: datetime
 ) -> list[tuple[str, str, Sequence[str]]]:
-    """Group what is wrong: the reason first, a text, and the phones that it concerns."""
+    """Group what is wrong: the reason, what it is and what to do, and the phones it concerns."""
     view = snapshot.view
     groups: list[tuple[str, str, Sequence[str]]] = []
+    followed = view.sweeps[0].id if view.sweeps else ""
     for failed in view.failures:
-        groups.append((failed.title, failed.text, [names.get(p, p) for p in failed.phones]))
+        text = f"{failed.text}; next: farm trial list {followed} --state failed"
+        groups.append((failed.title, text, [names.get(p, p) for p in failed.phones]))
     by_reason: dict[tuple[str, str], list[str]] = {}
     for host in view.host_problems:
         by_reason.setdefault(("HOST", safe_text(host.text, 300)), []).append(host.host)
     for problem in view.problems:
         by_reason.setdefault(("UNUSABLE", problem.text), []).append(problem.address)
-    for phone in view.phones:
-        badge = state_badge(phone, now)
-        waits = badge is BADGES["reserved"] and phone.queued
-        if badge.order <= BADGES["away"].order or waits:
-            reason = activity_text(phone, now) if waits else phone.health_reason
-            text = safe_text(reason or phone.status.reason or "no host reports it", 200)
-            by_reason.setdefault((badge.word, text), []).append(names[phone.serial])
+    for key, serials in _phones_by_reason(view, now).items():
+        by_reason[key] = [names[serial] for serial in serials]
     for (word, text), phones in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         count = f" ×{len(phones)}" if len(phones) > 1 else ""
         groups.append((f"{word}{count}", text, phones))
     for sweep in view.sweeps:
         left_out = sweep.left_out
         if left_out.suspect or left_out.void:
-            groups.append((left_out.counts, left_out.reason_text, []))
+            state = "suspect" if left_out.suspect else "void"
+            see = f"farm trial list {sweep.id} --state {state}"
+            groups.append((left_out.counts, f"{left_out.reason_text}; next: {see}", []))
+    return groups
+
+
+def _phones_by_reason(view: LabView, now: datetime) -> dict[tuple[str, str], list[str]]:
+    """Return the phones that get no runs, by the word for it and the reason with what to do."""
+    found: dict[tuple[str, str, PhoneAvailability], list[str]] = {}
+    for phone in view.phones:
+        badge = state_badge(phone, now)
+        waits = badge is BADGES["reserved"] and phone.queued
+        if badge.order <= BADGES["away"].order or waits:
+            reason = activity_text(phone, now) if waits else phone.health_reason
+            text = safe_text(reason or phone.status.reason or "no host reports it", 200)
+            state = phone.availability or availability_of(phone, now, view.drained)
+            found.setdefault((badge.word, text, state), []).append(phone.serial)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (word, text, state), serials in found.items():
+        advice = phone_advice(state, serials)
+        key = (word, f"{text}; next: {advice}" if advice else text)
+        groups.setdefault(key, []).extend(serials)
     return groups

@@ -1,6 +1,6 @@
 """What is wrong in a lab, and what helps: status and doctor show the same list. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.app.lab_status import KnownPhone, LabView
@@ -13,6 +13,12 @@ _NEXT = {
     PhoneAvailability.SUSPECT: "farm phone check {}",
     PhoneAvailability.AWAY: "check its cable, USB debugging and its host",
 }
+
+
+def phone_advice(state: PhoneAvailability, serials: Sequence[str]) -> str:
+    """Return what to do about phones in a state; empty if nothing is wrong."""
+    shown = serials[0] if len(serials) == 1 else "SERIAL"
+    return _NEXT.get(state, "").format(shown)
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ def phone_problems(view: LabView) -> Iterator[LabProblem]:
         state = phone.availability or availability_of(phone, view.at, view.drained)
         if state in _NEXT:
             text = f"{state}{_reason(phone, state)}"
-            yield LabProblem(phone.serial, text, _NEXT[state].format(phone.serial))
+            yield LabProblem(phone.serial, text, phone_advice(state, [phone.serial]))
     for host in view.drained:
         yield LabProblem(host, "drained", f"farm host drain {host} --off")
 

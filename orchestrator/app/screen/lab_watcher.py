@@ -61,7 +61,7 @@ class PollerThread:
                 if not happened and since < POLL_INTERVAL_S:
                     continue
                 self._stop.wait(POLL_DISTANCE_MIN_S - since)
-                view = self._poller.poll()
+                view = keep_end(self.snapshot.view, self._poller.poll())
                 self.snapshot = self._complete(replace(self.snapshot, view=view, outage=""))
             except (ApiDown, BrokerDown, StoreDown) as error:
                 self.snapshot = replace(self.snapshot, outage=_outage_text(error))
@@ -95,6 +95,18 @@ class PollerThread:
                 self._traced_at[phone.serial] = phone.last_seen_at
                 trace = self._traces.get(phone.serial, NO_TRACE)
                 self._traces[phone.serial] = trace.extended(phone)
+
+
+def keep_end(shown: LabView, new: LabView) -> LabView:
+    """Keep the end that is shown as long as the new interval contains it: a calm estimate."""
+    before, now = shown.rest, new.rest
+    same = [sweep.id for sweep in shown.sweeps] == [sweep.id for sweep in new.sweeps]
+    if not (same and before and now) or before.unknown or now.unknown:
+        return new
+    likely_s = before.after((new.at - shown.at).total_seconds()).likely_s
+    if not now.early_s <= likely_s <= now.late_s:
+        return new
+    return replace(new, rest=replace(now, likely_s=likely_s))
 
 
 def _outage_text(error: FarmError) -> str:
