@@ -38,6 +38,7 @@ LIBRARY_USERS = {
     "rich": {"orchestrator/tui/", "orchestrator/commands/"},
     "jinja2": {"orchestrator/export/"},
     "pyarrow": {"orchestrator/export/"},
+    "pandas": {"orchestrator/client/"},
     "scipy": {"orchestrator/analysis/", "orchestrator/selection/"},
     "yaml": {"orchestrator/sweepfile/"},
     "pyopencl": {"kernels/harness/opencl_device.py"},
@@ -65,6 +66,7 @@ LAYERS = {
     "supervisor": {"app"},
     "tui": {"app", "planning"},
     "api": {"app"},
+    "client": {"app"},
     "commands": {"api", "app", "planning", "supervisor", "tui"},
 }
 
@@ -369,6 +371,7 @@ def test_the_environment_is_read_at_the_command_line_only() -> None:
         "native/opencl_library.py",
         "native/host_nodes.py",
         "kernels/pocl.py",
+        "client/lab_client.py",  # the way in of programs
         "workloads/command_output.py",  # how the command was called
     )
     for path in FILES:
@@ -413,6 +416,7 @@ APP_BASE = {
     "external_engines": "works on files, without a lab",
     "lab_connection": "the first parameter of every operation",
     "lab_secrets": "creates what a lab needs before it exists",
+    "open_lab": "returns the first parameter of every operation",
     "operation": "the registry",
     "twin_estimate": "asks twins for durations, in another process",
 }

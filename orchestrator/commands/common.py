@@ -16,8 +16,7 @@ import click
 from orchestrator.commands.exit_codes import NOTHING
 from workloads.cli_options import lab_folder_option
 from workloads.command_output import as_typed, say, wrapped
-from workloads.lab.settings import Lab, LabSettings
-from workloads.protocol.faults import BadFile
+from workloads.lab.settings import Lab
 from workloads.text import safe_text
 
 if TYPE_CHECKING:
@@ -64,36 +63,16 @@ def read_lab(folder: Path) -> Lab:
 
 
 def connect(folder: Path) -> "LabConnection":
-    """Connect the current user to a lab; store and broker are opened on first use.
+    """Connect the current user to a lab."""
+    from orchestrator.app.open_lab import open_lab
 
-    With FARM_API, operations are called through the API of the lab with the token in FARM_TOKEN.
-    """
-    from orchestrator.app.lab_connection import LabConnection
-
-    url = os.environ.get("FARM_API")
-    if not url:
-        return LabConnection(read_lab(folder), current_user())
-    from orchestrator.app.remote.api_client import RemoteLab
-
-    remote = RemoteLab(url, _token(), os.environ.get("FARM_API_CA", ""))
-    return LabConnection(Lab(folder.absolute(), LabSettings()), current_user(), remote)
+    return open_lab(folder, os.environ)
 
 
 def forget_other_labs() -> None:
     """Remove the settings of other labs: a temporary lab has its own broker and store."""
     for variable in ("FARM_BROKER", "FARM_STORE", "FARM_LAB", "FARM_API"):
         os.environ.pop(variable, None)
-
-
-def _token() -> str:
-    """Return the token in FARM_TOKEN, or in the file that FARM_TOKEN_FILE names."""
-    file = os.environ.get("FARM_TOKEN_FILE")
-    if not file or os.environ.get("FARM_TOKEN"):
-        return os.environ.get("FARM_TOKEN", "").strip()
-    try:
-        return Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadFile(f"FARM_TOKEN_FILE {file} cannot be read: {error}") from error
 
 
 def print_json(content: object) -> None:
@@ -242,16 +221,6 @@ def print_summary(text: str) -> None:
 def count_words(words: Iterable[str]) -> str:
     """Count equal words, the most frequent first: '4 idle, 1 away'."""
     return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
-
-
-def current_user() -> str:
-    """The name of the user who runs the command, for the audit log; never a variable's value."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user may have no name
-        return f"user {os.getuid()}"
 
 
 def print_change(change: "OperatorChange") -> None:

@@ -12,7 +12,7 @@ from tests.documents import blocks
 
 def test_the_code_of_the_page_runs(served: ApiLab, tmp_path: Path) -> None:
     parts = [block.text for block in blocks("python") if block.setting == "notebook"]
-    assert len(parts) == 4
+    assert len(parts) == 3
     code = "\n".join(parts).replace("smoke", "small")  # the sweep that this lab has
     (tmp_path / "lab").symlink_to(served.lab.root)
     for words in (("--format", "csv"), ("--table", "samples", "--format", "parquet")):
