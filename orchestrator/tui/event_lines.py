@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from orchestrator.app.lab_status import LabView
+from orchestrator.app.screen.event_groups import EventGroup, fold_routine, group_words
 from orchestrator.app.screen.phone_state_text import shorten_label
 from orchestrator.tui.text_cells import fit, fit_name, line, rule, safe_cell
 from workloads.protocol.messages import Event, EventKind
@@ -20,6 +21,7 @@ EVENT_STYLES = {
     EventKind.HEALTH: "magenta",
 }
 _PROVENANCE = re.compile(r"simulated \((?:extrapolated|uncalibrated|fitted,( ±\d+%))\)")
+KIND_WIDTH = 9
 WORDS = {
     EventKind.SUSPECT: "SUSPECT",
     EventKind.FAULT: "FAULT",
@@ -54,27 +56,38 @@ def event_panel(
     height: int,
     search: str = "",
 ) -> list[Text]:
-    """Render a heading and as many of the latest events as fit."""
+    """Render a heading and as many of the latest events as fit; a search finds single ones."""
     if height <= 0:
         return []
     more = (f"events skipped {skipped} times",) if skipped else ()
     more = (search, f"{len(events)} found", *more) if search else more
     lines = [rule(width, "events", *more)]
-    shown = events[-(height - 1) :] if height > 1 else ()
-    lines += [_line(event, names, width) for event in shown]
+    groups = (
+        [EventGroup(each, 1, frozenset()) for each in events] if search else fold_routine(events)
+    )
+    shown = groups[-(height - 1) :] if height > 1 else []
+    kind = max([KIND_WIDTH, *(len(_words(group, names)[0]) for group in shown)])
+    lines += [_line(group, names, width, kind) for group in shown]
     if not shown and height > 1:
         empty = "no event matches; e changes the search" if search else "no events yet"
         lines.append(line(width, (empty, "dim")))
     return lines + [line(width)] * (height - len(lines))
 
 
-def _line(event: Event, names: Mapping[str, str], width: int) -> Text:
+def _words(group: EventGroup, names: Mapping[str, str]) -> tuple[str, str]:
+    event = group.last
+    kind = WORDS.get(event.kind, event.kind.value)
+    return group_words(group, kind, names.get(event.phone, event.phone))
+
+
+def _line(group: EventGroup, names: Mapping[str, str], width: int, kind_width: int) -> Text:
+    event = group.last
     style = EVENT_STYLES.get(event.kind, "")
-    name = names.get(event.phone, event.phone)
+    kind, name = _words(group, names)
     return line(
         width,
         (f"{event.occurred_at.astimezone():%H:%M:%S}  ", "dim"),
-        (fit(WORDS.get(event.kind, event.kind.value), 9) + " ", style),
+        (fit(kind, kind_width) + " ", style),
         (fit_name(safe_cell(name, 80), max(10, min(26, width // 6))) + " ", ""),
         (shorten_label(_PROVENANCE.sub(r"simulated\1", event.text)), ""),
     )

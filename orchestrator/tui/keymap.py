@@ -146,8 +146,17 @@ _CELLS |= {"pageup": (-10, 0), "pagedown": (10, 0), " ": (0, 10), "b": (0, -10)}
 def _move_in_matrix(ui: Ui, key: str, shown: Shown) -> Ui:
     conditions, cases = axis_names(shown.snapshot.view.cells)
     row, column = (old + step for old, step in zip(ui.cell, _CELLS[key], strict=True))
-    last_row, last_column = max(0, len(conditions) - 1), max(0, len(cases) - 1)
+    last_row, last_column = max(0, len(cases) - 1), max(0, len(conditions) - 1)
     return ui.with_(cell=(min(max(row, 0), last_row), min(max(column, 0), last_column)))
+
+
+def _open_cell(ui: Ui, _: str, shown: Shown) -> Ui:
+    cells = shown.snapshot.view.cells
+    conditions, cases = axis_names(cells)
+    if not cells or ui.cell[0] >= len(cases) or ui.cell[1] >= len(conditions):
+        return ui.with_(note="There is no cell yet.")
+    label = f"{cases[ui.cell[0]]} {conditions[ui.cell[1]]}"
+    return ui.with_(mode=Mode.CELL, opened=label, trials=None)
 
 
 def _next_sweep(ui: Ui, key: str, shown: Shown) -> Ui:
@@ -258,7 +267,12 @@ BINDINGS = (
         shown="esc",
     ),
     Binding(
-        *(("escape", "q", "m", "enter"), {Mode.MATRIX: "back"}, _open(Mode.TABLE)), shown="esc"
+        *(("enter", "d"), {Mode.MATRIX: "open", Mode.CELL: "read again"}, _open_cell), shown="⏎"
+    ),
+    Binding(*(("escape", "q", "m"), {Mode.MATRIX: "back"}, _open(Mode.TABLE)), shown="esc"),
+    Binding(
+        *(("escape", "q", "backspace", "left"), {Mode.CELL: "back"}, _open(Mode.MATRIX)),
+        shown="esc",
     ),
     Binding(
         *(("escape", "backspace", "left"), {Mode.TABLE: ""}),
@@ -287,7 +301,7 @@ BINDINGS = (
     ),
     Binding(
         *("m", _in_table("matrix"), _open(Mode.MATRIX)),
-        "open the matrix of the sweep; arrows move, the last line describes the cell",
+        "open the matrix of the sweep; arrows move, ⏎ opens a cell",
     ),
     Binding("?h", _anywhere(), _open(Mode.HELP), "this help"),
     Binding(

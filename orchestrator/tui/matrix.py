@@ -1,13 +1,12 @@
 """The matrix of a sweep as a map with one mark per cell."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
 from orchestrator.app.lab_status import CellProgress
 from orchestrator.app.screen.phone_state_text import shorten_label
 from orchestrator.planning.states import RunState
-from orchestrator.tui.layout import window
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
 from workloads.text import natural_sort_key
 
@@ -49,54 +48,38 @@ def axis_names(cells: Sequence[CellProgress]) -> tuple[list[str], list[str]]:
     return conditions, sorted({cell.case for cell in cells}, key=natural_sort_key)
 
 
-def heat_map(
-    cells: Sequence[CellProgress],
-    width: int,
-    height: int,
-    cursor: tuple[int, int] | None = None,
-) -> list[Text]:
-    """Render conditions as rows and cases as columns, around the cursor where there is one."""
+def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Text]:
+    """Render conditions as rows and cases as columns, one mark per cell: a large matrix fits."""
     conditions, cases = axis_names(cells)
-    keys = ("↑↓←→ move", "esc closes") if cursor else ("m opens",)
-    lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases", *keys)]
+    lines = [rule(width, f"matrix: {len(conditions)} conditions x {len(cases)} cases", "m opens")]
     if not cells:
         return [*lines, line(width, ("no cells yet", "dim"))][:height]
     name = min(max(len(label) for label in conditions), max(8, width // 3))
     room = max(1, width - name - 1)
     step = 2 if len(cases) * 2 <= room else 1
-    named = 1 if cursor else min(len(cases), NAMED)
-    rows = max(1, height - len(lines) - 1 - named - 2)
-    row, column = cursor or (0, 0)
-    first_row = window(row, len(conditions), max(0, row - rows // 2), rows)
-    fitting = room // step
-    first_column = window(column, len(cases), max(0, column - fitting // 2), fitting)
-    shown = cases[first_column : first_column + fitting]
+    rows = max(1, height - len(lines) - 1 - min(len(cases), NAMED) - 2)
+    shown = cases[: room // step]
     marks = {(cell.condition, cell.case): MARKS[mark_of(cell)] for cell in cells}
-    for condition in conditions[first_row : first_row + rows]:
+    for condition in conditions[:rows]:
         pieces: list[Piece] = [(fit(safe_cell(condition, 80), name) + " ", "")]
         for case in shown:
-            mark, style = marks.get((condition, case), MARKS["unplanned"])
-            here = cursor is not None and (condition, case) == (conditions[row], cases[column])
-            pieces.append((mark, f"{style} reverse" if here else style))
+            pieces.append(marks.get((condition, case), MARKS["unplanned"]))
             pieces.append((" " * (step - 1), ""))
         lines.append(line(width, *pieces))
     hidden = (len(conditions) - rows, len(cases) - len(shown))
     if max(hidden) > 0:
         more = f"… {max(hidden[0], 0)} conditions and {max(hidden[1], 0)} cases do not fit"
         lines.append(line(width, (more, "dim")))
-    if cursor:
-        found = [c for c in cells if (c.condition, c.case) == (conditions[row], cases[column])]
-        lines.append(line(width, (_describe(conditions[row], cases[column], found), "bold")))
-    else:
-        lines += _column_names(cells, shown, name, step, width)
-    return [*lines, *_legend(width)][:height]
+    lines += _column_names(cells, shown, name, step, width)
+    return [*lines, *legend(width, MARKS)][:height]
 
 
-def _describe(condition: str, case: str, cells: Sequence[CellProgress]) -> str:
+def describe_cell(cells: Sequence[CellProgress], case: str, condition: str) -> str:
     """Describe a cell: its name, and its runs by state."""
-    if not cells:
+    found = [cell for cell in cells if (cell.case, cell.condition) == (case, condition)]
+    if not found:
         return f"{case}, {condition}: not planned"
-    (cell,) = cells
+    (cell,) = found
     counts = [f"{count} {state.value}" for state, count in sorted(cell.runs.items()) if count]
     counts += [f"{cell.suspect} suspect"] * bool(cell.suspect) + [f"{cell.void} void"] * bool(
         cell.void
@@ -117,9 +100,9 @@ def _column_names(
     return lines
 
 
-def _legend(width: int) -> list[Text]:
-    """Explain the marks."""
+def legend(width: int, words: Collection[str]) -> list[Text]:
+    """Explain the marks that are shown."""
     pieces: list[Piece] = []
     for word, (mark, style) in MARKS.items():
-        pieces += [(mark, style), (f" {word}  ", "dim")]
+        pieces += [(mark, style), (f" {word}  ", "dim")] if word in words else []
     return [line(width, *pieces)]

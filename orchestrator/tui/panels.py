@@ -17,10 +17,12 @@ from orchestrator.tui.header import header
 from orchestrator.tui.keymap import BINDINGS, footer_words
 from orchestrator.tui.layout import Layout, layout, position_of, visible_phones
 from orchestrator.tui.matrix import heat_map
+from orchestrator.tui.matrix_table import cell_page, matrix_table
 from orchestrator.tui.phone_detail import phone_page, phone_pane
 from orchestrator.tui.phone_table import heading_of, phone_table
 from orchestrator.tui.text_cells import Piece, between, cells, line, rule, safe_cell
 from orchestrator.tui.ui_state import Mode, Ui
+from workloads.command_output import as_typed
 from workloads.protocol.messages import PhoneState
 
 TERMS = (
@@ -55,7 +57,11 @@ def screen(snapshot: LabSnapshot, ui: Ui, now: datetime) -> list[Text]:
     selected = phones[position] if phones else None
     body = ui.height - plan.head - plan.footer
     if ui.mode is Mode.MATRIX:
-        lines += heat_map(snapshot.view.cells, ui.width, body, ui.cell)
+        lines += matrix_table(snapshot.view.cells, ui.width, body, ui.cell)
+        lines += [line(ui.width)] * (ui.height - plan.footer - len(lines))
+    elif ui.mode is Mode.CELL:
+        names = display_names(snapshot.view.phones)
+        lines += cell_page(snapshot.view.cells, ui, names, body)
         lines += [line(ui.width)] * (ui.height - plan.footer - len(lines))
     elif ui.mode is Mode.PHONE and selected is not None and plan.rows:
         lines += phone_page(selected, snapshot, ui, now, body)
@@ -101,8 +107,9 @@ def _right_column(snapshot: LabSnapshot, width: int, height: int, now: datetime)
         hosts.append(line(width, (counts, "")))
     problems = _problems(snapshot, width, max(3, height // 3), now)
     room = max(6, height - len(hosts) - len(problems) - 2)
-    lines = [*heat_map(snapshot.view.cells, width, room), line(width), *problems, line(width)]
-    lines += hosts
+    shown = snapshot.view.cells
+    matrix = matrix_table(shown, width, room) or heat_map(shown, width, room)
+    lines = [*matrix, line(width), *problems, line(width), *hosts]
     return [*lines, *[line(width)] * (height - len(lines))]
 
 
@@ -111,7 +118,7 @@ def _problems(snapshot: LabSnapshot, width: int, height: int, now: datetime) -> 
     lines = []
     for title, text, phones in group_problems(snapshot, display_names(snapshot.view.phones), now):
         listed = f" ({safe_cell(', '.join(phones), 300)})" if phones else ""
-        detail = f": {safe_cell(text, 300)}{listed}"
+        detail = f": {safe_cell(as_typed(text), 300)}{listed}"
         lines.append(line(width, (safe_cell(title, 80), "bold red"), (detail, "")))
     if not lines:
         lines.append(line(width, ("none", "dim")))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
+from orchestrator.app.read_trials import TrialResult
 from orchestrator.app.screen.phone_filter import PhoneFilter
 
 
@@ -15,6 +16,7 @@ class Mode(Enum):
     FILTER = "filter"
     SEARCH = "search"
     MATRIX = "matrix"
+    CELL = "cell"
     CONFIRM = "confirm"
 
 
@@ -68,6 +70,8 @@ class Ui:
     before: tuple[str, PhoneFilter | None] = ("", None)  # the filter before it is edited
     search: str = ""  # words that events must contain
     cell: tuple[int, int] = (0, 0)  # row and column of the matrix
+    opened: str = ""  # the label of the cell that is open
+    trials: tuple[TrialResult, ...] | None = None  # of that cell; None until they are read
     sweep: str = ""  # the sweep that the user chose to follow
     pending: PendingAction | None = None
     note: str = ""

@@ -15,6 +15,7 @@ from orchestrator.app.event_feed import EventFeed
 from orchestrator.app.lab_changes import open_poller
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import LabView
+from orchestrator.app.read_trials import TrialResult, list_trial_results
 from orchestrator.app.screen.lab_watcher import PollerThread
 from orchestrator.app.screen.waiting_sweep import SweepWait
 from orchestrator.tui.event_lines import event_line, summary_line
@@ -22,7 +23,7 @@ from orchestrator.tui.keyboard import parse_keys
 from orchestrator.tui.keymap import handle_key
 from orchestrator.tui.panels import screen
 from orchestrator.tui.terminal import Terminal
-from orchestrator.tui.ui_state import ActionKind, PendingAction, Ui
+from orchestrator.tui.ui_state import ActionKind, Mode, PendingAction, Ui
 from workloads.command_output import as_typed
 from workloads.protocol.faults import BrokerDown, FarmError, StoreDown
 from workloads.protocol.messages import Event
@@ -35,6 +36,7 @@ EVENT_WAIT_S = 1.0
 RETRY_DELAY_S = 1.0
 
 PRIORITY_STEP = 10
+CELL_TRIALS_MAX = 500
 
 IsFinished = Callable[[LabView], bool]
 
@@ -81,6 +83,7 @@ class _LiveScreen:
         self._ui = Ui(read_only=read_only)
         self._unparsed = b""
         self._notes: list[str] = []
+        self._cells: list[tuple[str, tuple[TrialResult, ...]]] = []  # that were read
 
     def run(self, is_finished: IsFinished) -> LabView:
         """Run until the lab is finished or the user quits."""
@@ -102,7 +105,7 @@ class _LiveScreen:
             if self._poller.failure is not None:
                 raise self._poller.failure
             resized = self._terminal.size() != (self._ui.width, self._ui.height)
-            if self._handle(typed) or self._notes or resized:
+            if self._handle(typed) or self._notes or self._cells or resized:
                 self._draw()
         return self._poller.snapshot.view
 
@@ -116,6 +119,10 @@ class _LiveScreen:
             now, snapshot = datetime.now(UTC), self._poller.snapshot
             followed = self._ui.sweep
             self._ui, action = handle_key(self._ui, key, snapshot, now)
+            if self._ui.mode is Mode.CELL and self._ui.trials is None:
+                followed_now = snapshot.view.sweeps[0].id
+                cell = (followed_now, self._ui.opened)
+                threading.Thread(target=self._read_cell, args=cell, daemon=True).start()
             if self._ui.sweep != followed:
                 self._poller.follow(self._ui.sweep)
             if self._ui.quit:
@@ -133,12 +140,25 @@ class _LiveScreen:
             self._notes.append(f"not done: {error}")
         self._terminal.wake()
 
+    def _read_cell(self, sweep: str, label: str) -> None:
+        """Read the trials of a cell in its own thread."""
+        try:
+            trials = list_trial_results(self._lab, sweep, CELL_TRIALS_MAX, label)
+            self._cells.append((label, tuple(trials)))
+        except FarmError as error:
+            self._notes.append(f"cannot be read: {error}")
+        self._terminal.wake()
+
     def _draw(self) -> None:
         width, height = self._terminal.size()
         if (width, height) != (self._ui.width, self._ui.height):
             self._terminal.forget()
         note = self._notes.pop() if self._notes else self._ui.note
         self._ui = self._ui.with_(width=width, height=height, note=note)
+        while self._cells:
+            label, trials = self._cells.pop(0)
+            if label == self._ui.opened:
+                self._ui = self._ui.with_(trials=trials)
         self._terminal.draw(screen(self._poller.snapshot, self._ui, datetime.now(UTC)))
 
 

@@ -155,12 +155,17 @@ def test_the_matrix_scrolls_to_a_cell_and_describes_it() -> None:
     empty = a_snapshot(a_known_phone())
     snapshot = replace(empty, view=replace(empty.view, cells=many))
     ui, _ = handle_key(Ui(80, 24), "m", snapshot, NOW)
-    for key in ["right"] * 90 + ["pagedown"] * 2 + ["down"] * 5:
+    for key in ["pagedown"] * 9 + ["right"] * 25:
         ui, _ = handle_key(ui, key, snapshot, NOW)
     text = screen_text(snapshot, ui)
     assert "mlp-4 batch_size=90, cold big25: 1 done, 3 failed, 1 suspect" in text
-    assert any(row.startswith("cold big25 ") for row in text.splitlines())
-    for key in ["left"] * 200 + ["up"] * 200:
+    assert any(row.startswith("mlp-4 b90 ") for row in text.splitlines())
+    opened, _ = handle_key(ui, "enter", snapshot, NOW)
+    assert (opened.mode, opened.opened) == (Mode.CELL, "mlp-4 batch_size=90 cold big25")
+    assert "reading …" in screen_text(snapshot, opened)
+    back, _ = handle_key(opened, "escape", snapshot, NOW)
+    assert (back.mode, back.cell) == (Mode.MATRIX, (90, 25))
+    for key in ["left"] * 40 + ["up"] * 100:
         ui, _ = handle_key(ui, key, snapshot, NOW)
     assert ui.cell == (0, 0)
     closed, _ = handle_key(ui, "escape", snapshot, NOW)

@@ -1,18 +1,31 @@
 """The panels of the terminal view, rendered from sample values at every size."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from orchestrator.analysis.failure_groups import FailureGroup
-from orchestrator.app.lab_status import ReportedProblem, join_heartbeats, reported_problems
+from orchestrator.app.lab_status import (
+    LabView,
+    ReportedProblem,
+    join_heartbeats,
+    reported_problems,
+)
+from orchestrator.app.read_trials import TrialResult
+from orchestrator.app.screen.lab_page import group_problems
 from orchestrator.app.screen.lab_snapshot import LabSnapshot, PhoneTrace
+from orchestrator.app.screen.lab_watcher import keep_end
+from orchestrator.app.screen.phone_state_text import display_names
+from orchestrator.planning.eta import RemainingTime
 from orchestrator.planning.states import RunState, SweepState
 from orchestrator.store.live_views import CellProgress
 from orchestrator.store.phone_queries import Lease
 from orchestrator.store.sweep_queries import SweepSummary
+from orchestrator.store.trial_queries import TrialSummary
 from orchestrator.tui.event_lines import event_line, summary_line
 from orchestrator.tui.matrix import MARKS, heat_map, mark_of
 from orchestrator.tui.ui_state import Mode, Sort, Ui
@@ -54,7 +67,7 @@ def test_every_line_is_exactly_as_wide_as_the_screen(width: int, height: int, mo
 
 def test_a_wide_screen_has_the_matrix_the_lease_and_the_curves() -> None:
     text = screen_text(a_snapshot(), width=200, height=60)
-    for part in ("matrix: 1 conditions x 6 cases", "lease 0:22 left", "temp °C", "power W"):
+    for part in ("matrix: 6 cases x 1 condition", "lease 0:22 left", "temp °C", "power W"):
         assert part in text
     for mark in ("· queued", "▒ partly", "█ done", "v void", "! failed"):
         assert mark in text
@@ -158,6 +171,81 @@ def test_every_cell_state_has_its_own_character() -> None:
 )
 def test_a_cell_shows_the_worst_state_of_its_runs(index: int, expected: str) -> None:
     assert mark_of(cells()[index]) == expected
+
+
+def a_matrix() -> LabSnapshot:
+    """Build a snapshot with a matrix of six conditions, whose slow one has no value yet."""
+    cells = tuple(
+        CellProgress(
+            *(f"{model} batch_size=4", f"cold {cores} {freq}", {RunState.DONE: 3}),
+            value=None if freq == "low" else 12.34,
+        )
+        for model in ("lenet", "mobilenetv2")
+        for cores in ("all8", "big4", "big2")
+        for freq in ("high", "low")
+    )
+    snapshot = a_snapshot(*a_lab())
+    return replace(snapshot, view=replace(snapshot.view, cells=cells))
+
+
+def test_the_matrix_has_headings_and_values() -> None:
+    for width in (80, 120):
+        lines = screen_lines(a_matrix(), width=width, height=24, mode=Mode.MATRIX)
+        assert any(line.split() == ["all8"] * 2 + ["big2"] * 2 + ["big4"] * 2 for line in lines)
+        assert any(line.split() == ["high", "low"] * 3 for line in lines)
+        row = next(line for line in lines if line.startswith("lenet b4 "))
+        assert (row.count("12.3"), row.count("3/3")) == (3, 3)
+        assert any(line.startswith("cold  median ms per step") for line in lines)
+
+
+def test_an_open_cell_shows_what_each_phone_measured() -> None:
+    def result(phone: str, value: float | None, note: str = "") -> TrialResult:
+        summary = TrialSummary("tr-01234567", "sw-1", phone, "x", {RunState.DONE: 4}, note)
+        return TrialResult(summary, value, 4, "phone")
+
+    trials = (result("PH1", 12.34), result("PH2", None, "it was too hot"), result("PH3", 9.1))
+    ui = Ui(mode=Mode.CELL, opened="lenet batch_size=4 cold all8 high", trials=trials)
+    lines = screen_lines(a_matrix(), ui)
+    shown = [line for line in lines if line.startswith("Model PH")]
+    assert [line.split()[1] for line in shown] == ["PH3", "PH1", "PH2"]
+    assert "9.10 ms" in shown[0]
+    assert "it was too hot" in shown[2]
+
+
+def test_routine_events_are_one_line_and_a_search_finds_each() -> None:
+    ok = [an_event(phone=f"PH{n % 3 + 1}") for n in range(14)]
+    fault = an_event(kind=EventKind.FAULT, text="the cable is loose")
+    snapshot = a_snapshot(*a_lab(), events=(*ok, fault, an_event()))
+    events = screen_text(snapshot, width=120, height=40).partition("── events")[2]
+    assert re.search(r"accepted ×14 +3 phones", events)
+    assert events.count("412 ms/step") == 2
+    assert "the cable is loose" in events
+    assert screen_text(snapshot, width=120, height=60, search="412").count("412 ms/step") == 15
+
+
+def test_the_end_stays_while_the_estimate_contains_it() -> None:
+    def view(at_s: float, early: float, likely: float, late: float, sweep: str = "") -> LabView:
+        rest = RemainingTime(likely, early, late, "PH1", 12)
+        base = a_snapshot().view
+        sweeps = (replace(base.sweeps[0], id=sweep or base.sweeps[0].id),)
+        return replace(base, at=NOW + timedelta(seconds=at_s), rest=rest, sweeps=sweeps)
+
+    def kept(*new: Any, **more: Any) -> float:
+        rest = keep_end(view(0, 480, 600, 720), view(*new, **more)).rest
+        assert rest is not None
+        return rest.likely_s
+
+    assert kept(10, 450, 500, 700) == 590  # ten seconds later, and still likely
+    assert kept(10, 200, 300, 400) == 300  # no longer
+    assert kept(10, 450, 500, 700, sweep="sw-2") == 500
+
+
+def test_a_problem_says_what_to_do() -> None:
+    groups = group_problems(a_snapshot(*a_lab()), display_names(a_lab()), NOW)
+    texts = {title: text for title, text, _ in groups}
+    assert texts["QUARANT."].endswith("; next: farm phone release PH4")
+    assert "check its cable" in texts["AWAY"]
+    assert texts["2 suspect and 1 void"].endswith("; next: farm trial list sw-1f3a --state suspect")
 
 
 def test_the_header_counts_runs_that_do_not_count_with_their_reason() -> None:
