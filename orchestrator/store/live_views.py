@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from orchestrator.analysis.cell_axes import cell_settings, value_order
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.next_runs import IS_LEASED
@@ -129,10 +130,10 @@ class CellProgressCache:
     def __init__(self, db: Database, sweep_id: str) -> None:
         self._db = db
         self._sweep = sweep_id
-        self._labels: dict[tuple[str, str], tuple[str, str]] = {}
+        self._labels: dict[tuple[str, str], tuple[str, str]] = {}  # in the order of their settings
 
     def read(self) -> tuple[CellProgress, ...]:
-        """Return every cell with the states of its runs, sorted by label."""
+        """Return every cell with the states of its runs, in the order of their settings."""
         key = (trial.c.case_digest, trial.c.condition_digest)
         runs = (
             select(*key, run.c.state, func.count().label("count"))
@@ -164,8 +165,8 @@ class CellProgressCache:
                 self._labels = _cell_labels(connection, self._sweep)
         return tuple(
             CellProgress(*self._labels[key], cells[key], void.get(key, 0), suspect.get(key, 0))
-            for key in sorted(cells, key=lambda key: self._labels.get(key, key))
-            if key in self._labels
+            for key in self._labels
+            if key in cells
         )
 
 
@@ -177,10 +178,15 @@ def _cell_labels(connection: Any, sweep_id: str) -> dict[tuple[str, str], tuple[
     )
     columns = (trial.c.case_digest, trial.c.condition_digest, trial.c.case, trial.c.condition)
     rows = connection.execute(select(*columns).where(trial.c.id.in_(examples))).all()
-    return {
-        (row.case_digest, row.condition_digest): (
-            Case.model_validate(row.case).label,
-            Condition.model_validate(row.condition).label,
-        )
-        for row in rows
-    }
+    known = [
+        (key[0], key[1], Case.model_validate(key[2]), Condition.model_validate(key[3]))
+        for key in rows
+    ]
+    known.sort(key=lambda each: _settings_order(each[2], each[3]))
+    return {(first, second): (case.label, under.label) for first, second, case, under in known}
+
+
+def _settings_order(case: Case, condition: Condition) -> list[Any]:
+    """Return the key that sorts cells: low, mid and high clocks, small and large batches."""
+    settings = cell_settings(case, condition)
+    return [(name, value_order(name)(value)) for name, value in settings.items()]

@@ -8,7 +8,6 @@ from orchestrator.app.lab_status import CellProgress
 from orchestrator.app.screen.phone_state_text import shorten_label
 from orchestrator.planning.states import RunState
 from orchestrator.tui.text_cells import Piece, fit, line, rule, safe_cell
-from workloads.text import natural_sort_key
 
 MARKS: dict[str, Piece] = {
     "queued": ("·", "dim"),
@@ -44,8 +43,8 @@ def mark_of(cell: CellProgress) -> str:
 
 def axis_names(cells: Sequence[CellProgress]) -> tuple[list[str], list[str]]:
     """Return the conditions and the cases of a matrix, in their order."""
-    conditions = sorted({cell.condition for cell in cells}, key=natural_sort_key)
-    return conditions, sorted({cell.case for cell in cells}, key=natural_sort_key)
+    conditions = dict.fromkeys(cell.condition for cell in cells)
+    return list(conditions), list(dict.fromkeys(cell.case for cell in cells))
 
 
 def heat_map(cells: Sequence[CellProgress], width: int, height: int) -> list[Text]:

@@ -133,7 +133,7 @@ def _trial_line(each: TrialResult, names: Mapping[str, str], name: int, width: i
     value = "" if each.value is None else f"{format_ms(each.value)} ms"
     counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.runs.items()) if count)
     note = f"  {safe_cell(summary.note, 200)}" if summary.note else ""
-    source = f"  {safe_cell(each.source, 60)}" if each.source else ""
+    source = f"  {safe_cell(each.source.partition(' (')[0], 60)}" if each.source else ""
     return line(
         width,
         (fit_name(safe_cell(names.get(summary.phone, summary.phone), 80), name), ""),

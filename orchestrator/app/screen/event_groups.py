@@ -17,16 +17,19 @@ class EventGroup:
     phones: frozenset[str]
 
 
+NEWEST = 3  # events that are shown singly, so that a person sees the lab work
+
+
 def fold_routine(events: Sequence[Event]) -> list[EventGroup]:
     """Return the events in their order, with routine ones that follow each other as one group."""
     groups: list[EventGroup] = []
-    for event in events:
+    for event in events[:-NEWEST]:
         before = groups[-1] if groups else None
         if before and event.kind in ROUTINE and before.last.kind in ROUTINE:
             groups[-1] = EventGroup(event, before.count + 1, before.phones | {event.phone})
         else:
             groups.append(EventGroup(event, 1, frozenset({event.phone})))
-    return groups
+    return groups + [EventGroup(event, 1, frozenset({event.phone})) for event in events[-NEWEST:]]
 
 
 def group_words(group: EventGroup, kind: str, name: str) -> tuple[str, str]:
