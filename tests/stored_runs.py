@@ -7,9 +7,10 @@ from orchestrator.planning.trials import PlannedRun, Trial
 from orchestrator.store import submission
 from orchestrator.store.database import Database
 from orchestrator.store.ingest import store_parcels
-from tests.builders import a_report, an_announcement
+from tests.builders import a_faulty_report, a_report, an_announcement
 from tests.leasing import lease_next
 from workloads.protocol.base import digest_of, digest_of_bytes
+from workloads.protocol.faults import RunnerFailed
 from workloads.protocol.messages import Job, split_into_chunks
 
 
@@ -18,8 +19,12 @@ def store_runs(
     runs: Sequence[MeasuredRun],
     name: str = "stored",
     telemetry: Mapping[tuple[str, int], bytes] | None = None,
+    crashed: int = 0,
 ) -> str:
-    """Store runs as one sweep, with the given telemetry; return the id of the sweep."""
+    """Store runs as one sweep, with the given telemetry; return the id of the sweep.
+
+    The first repeats, as many as `crashed`, have a report of a crash instead.
+    """
     sweep = f"sw-{digest_of(name)[:8]}"
     run_by_key = {(trial_id(sweep, run), run.repeat): run for run in runs}
     trials = {
@@ -44,7 +49,11 @@ def store_runs(
     for _ in run_by_key:
         for _, job in lease_next(db, hosts, lease_timeout_s=30, now=2e9):
             key = job.run.trial, job.run.repeat
-            _report(db, job, run_by_key[key], blobs[key])
+            if job.run.repeat < crashed:
+                crash = RunnerFailed("the runner ended with signal 11")
+                store_parcels(db, hosts[job.phone], [a_faulty_report(job, crash)])
+            else:
+                _report(db, job, run_by_key[key], blobs[key])
     return sweep
 
 

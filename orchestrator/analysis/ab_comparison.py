@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from orchestrator.analysis.failure_rates import FailureComparison
 from orchestrator.analysis.log_ratio import LogRatioEstimate, RunPair, UnitLevel, estimate_log_ratio
 from orchestrator.analysis.measurements import Exclusion, weakest_provenance
 from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
@@ -90,6 +91,7 @@ class Comparison:
     ratio: float  # candidate / base
     low: float | None
     high: float | None
+    shows: float | None  # the smallest difference that these runs show four times out of five
     p: float | None  # of this row alone; p_holm is corrected for the number of rows
     p_holm: float | None
     level: UnitLevel | None
@@ -111,6 +113,7 @@ class ComparisonTable:
     margin: float
     left_out: tuple[tuple[Exclusion, int], ...]
     same_clocks: tuple[SameClock, ...] = ()  # levels of the two sides that are one clock
+    failures: FailureComparison | None = None  # how often attempts fail
     starts_c: tuple[tuple[str, float, float], ...] = ()  # of each phone: coolest and warmest
 
 
@@ -122,8 +125,10 @@ def compare_sides(
     wholes = _group_pairs(
         paired.pairs, lambda pair: f"all {_protocol(pair)} trials" if by_protocol else "all trials"
     )
-    rows = [_compare_group(*group) for group in _group_pairs(paired.pairs, _row_label(by))]
-    overall = [_compare_group(*group) for group in wholes if len(group[1]) > 1]
+    groups = _group_pairs(paired.pairs, _row_label(by))
+    rows = [_compare_group(*group, margin, ALPHA / len(groups)) for group in groups]
+    wholes = [group for group in wholes if len(group[1]) > 1]
+    overall = [_compare_group(*group, margin, ALPHA / len(wholes)) for group in wholes]
     return ComparisonTable(
         _judge_rows(rows, margin), _judge_rows(overall, margin), margin, paired.left_out
     )
@@ -153,8 +158,13 @@ def _group_pairs(
     return list(groups.items())
 
 
-def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
-    """Compute ratio, interval and p-value of a group; the verdict is still unclear."""
+def _compare_group(
+    label: str, pairs: Sequence[TrialPair], margin: float, alpha: float
+) -> Comparison:
+    """Compute ratio, interval and p-value of a group; the verdict is still unclear.
+
+    `alpha` is what Holm's correction leaves to the row if it alone differs.
+    """
     metric = pairs[0].candidate.metric
     sides = [(median(pair.base.values), median(pair.candidate.values)) for pair in pairs]
     ratios = [candidate / base for base, candidate in sides]
@@ -163,18 +173,20 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
     half = estimate.half_width(ALPHA) if estimate else None
     worst = (min if higher_is_better(metric) else max)(range(len(pairs)), key=ratios.__getitem__)
     provenances = [side.provenance for pair in pairs for side in (pair.base, pair.candidate)]
+    runs = (
+        sum(len(pair.base.values) for pair in pairs),
+        sum(len(pair.candidate.values) for pair in pairs),
+    )
     return Comparison(
         label=label,
         metric=metric,
         pairs=len(pairs),
-        runs=(
-            sum(len(pair.base.values) for pair in pairs),
-            sum(len(pair.candidate.values) for pair in pairs),
-        ),
+        runs=runs,
         medians=(geometric_mean([s[0] for s in sides]), geometric_mean([s[1] for s in sides])),
         ratio=ratio,
         low=None if half is None else ratio * math.exp(-half),
         high=None if half is None else ratio * math.exp(half),
+        shows=_smallest_shown(estimate, runs, margin, alpha),
         p=estimate.p_value() if estimate else None,
         p_holm=None,
         level=estimate.level if estimate else None,
@@ -188,6 +200,19 @@ def _compare_group(label: str, pairs: Sequence[TrialPair]) -> Comparison:
         worst=(pairs[worst].label, ratios[worst]),
         provenance=weakest_provenance(item for item in provenances if item is not None),
     )
+
+
+def _smallest_shown(
+    estimate: LogRatioEstimate | None, runs: Sequence[int], margin: float, alpha: float
+) -> float | None:
+    """Return the smallest difference that these runs show; too few runs of a phone show none."""
+    if estimate is None or _has_too_few_runs(estimate.level, runs):
+        return None
+    return estimate.smallest_shown(alpha, margin)
+
+
+def _has_too_few_runs(level: UnitLevel | None, runs: Sequence[int]) -> bool:
+    return level in (UnitLevel.BLOCKS, UnitLevel.RUNS) and min(runs) < CLAIM_RUNS_MIN
 
 
 def _estimate(pairs: Sequence[TrialPair]) -> LogRatioEstimate | None:
@@ -237,7 +262,7 @@ def _judged(row: Comparison, margin: float) -> Comparison:
 def _judge(row: Comparison, margin: float) -> tuple[ComparisonVerdict, UnclearReason | None]:
     if row.low is None or row.high is None or row.p_holm is None:
         return ComparisonVerdict.UNCLEAR, UnclearReason.SINGLE_RUN
-    if row.level in (UnitLevel.BLOCKS, UnitLevel.RUNS) and min(row.runs) < CLAIM_RUNS_MIN:
+    if _has_too_few_runs(row.level, row.runs):
         return ComparisonVerdict.UNCLEAR, UnclearReason.TOO_FEW_RUNS
     if row.low >= 1 - margin and row.high <= 1 + margin:
         return ComparisonVerdict.SAME, None

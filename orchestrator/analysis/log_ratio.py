@@ -20,6 +20,7 @@ from orchestrator.analysis.stats import OCCASION_DEVIATION
 
 UNITS_MIN = 4  # fewer phones or trials do not show how phones or trials differ
 PAIRED_BLOCKS_MIN = 3
+POWER = 0.8
 CLEAR_DEPENDENCE = 1.0  # serial score; two sides are rarely both dependent by chance
 
 
@@ -73,6 +74,16 @@ class LogRatioEstimate:
         """Return half the interval's width; the interval misses the true value with `alpha`."""
         quantile = float(stdtrit(min(self.degrees_of_freedom, 1e6), 1 - alpha / 2))
         return quantile * self.standard_error + self.extent
+
+    def smallest_shown(self, alpha: float, margin: float) -> float:
+        """Return the true ratio, less 1, that four of five estimates call different.
+
+        An estimate must exclude equality, and be larger than the margin.
+        """
+        freedom = min(self.degrees_of_freedom, 1e6)
+        quantile, power = (float(stdtrit(freedom, p)) for p in (1 - alpha / 2, POWER))
+        least = max(quantile * self.standard_error, math.log1p(margin))
+        return math.expm1(least + power * self.standard_error + self.extent)
 
     def p_value(self) -> float:
         """Return the probability that equal sides differ at least this much."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from orchestrator.analysis.measurements import TrialSeries
+from orchestrator.analysis.measurements import MeasuredTrial, TrialSeries
 from workloads.protocol.condition import Condition
 from workloads.protocol.faults import InvalidRequest
 from workloads.text import list_text, natural_sort_key, safe_text
@@ -27,7 +27,7 @@ class SideFilter:
     sweep: str
     patterns: Mapping[str, str]
 
-    def matches(self, trial: TrialSeries) -> bool:
+    def matches(self, trial: MeasuredTrial) -> bool:
         """Return whether a trial belongs to this side."""
         return all(_has_value(trial, key, pattern) for key, pattern in self.patterns.items())
 
@@ -57,7 +57,7 @@ def parse_side(text: str) -> SideFilter:
     return SideFilter(text, sweep.strip(), patterns)
 
 
-def pair_key(trial: TrialSeries, side_keys: frozenset[str]) -> str:
+def pair_key(trial: MeasuredTrial, side_keys: frozenset[str]) -> str:
     """Return what two trials must share to be a pair: everything but the keys the sides name."""
     identity = _identity(trial)
     for key in side_keys:
@@ -81,7 +81,7 @@ def label_without(trial: TrialSeries, side_keys: frozenset[str]) -> tuple[str, s
     return " ".join(case_parts) or "all", " ".join(condition_parts) or "all"
 
 
-def _identity(trial: TrialSeries) -> dict[str, Any]:
+def _identity(trial: MeasuredTrial) -> dict[str, Any]:
     """Return everything that distinguishes trials, by the keys that a side may name."""
     split = {"parameters", "options"}
     case = trial.case.model_dump(mode="json", exclude=split, exclude_none=True)
@@ -90,11 +90,11 @@ def _identity(trial: TrialSeries) -> dict[str, Any]:
     return {**case, **settings, **condition, "phone": trial.phone}
 
 
-def _has_value(trial: TrialSeries, key: str, pattern: str) -> bool:
+def _has_value(trial: MeasuredTrial, key: str, pattern: str) -> bool:
     return any(fnmatchcase(name.lower(), pattern.lower()) for name in _values(trial, key))
 
 
-def _values(trial: TrialSeries, key: str) -> tuple[str, ...]:
+def _values(trial: MeasuredTrial, key: str) -> tuple[str, ...]:
     """Return the texts that a key's pattern is matched with; the first is the value itself."""
     if key == "phone":
         return trial.phone, trial.model, trial.soc

@@ -13,6 +13,7 @@ from orchestrator.analysis.ab_comparison import (
     GroupBy,
     compare_sides,
 )
+from orchestrator.analysis.failure_rates import FailureComparison, FailureVerdict, compare_failures
 from orchestrator.analysis.findings import Finding, fleet_findings
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
 from orchestrator.analysis.measurements import (
@@ -36,12 +37,12 @@ from orchestrator.app.control_sweeps import find_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.store import phone_queries
-from orchestrator.store.metric_rows import metric_values
+from orchestrator.store.metric_rows import attempt_outcomes, metric_values
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
 __all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "Finding", "FleetRow"]
-__all__ += ["clock_table", "fleet_findings", "median", "same_applied_clocks"]
+__all__ += ["FailureVerdict", "clock_table", "fleet_findings", "median", "same_applied_clocks"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def compare_results(
     table = _refuse_empty(compare_sides(paired, request.group_by, request.margin))
     facts_of = {phone.serial: phone.facts for phone in phone_queries.known_phones(lab.store)}
     same = same_paired_clocks(paired.pairs, facts_of)
-    return replace(table, same_clocks=same, starts_c=_starts_c(lab, paired))
+    failures = _compare_failures(lab, base, candidate)
+    return replace(table, same_clocks=same, starts_c=_starts_c(lab, paired), failures=failures)
 
 
 @operation(Role.VIEWER)
@@ -104,6 +106,17 @@ def fleet_groups(runs: Sequence[MeasuredRun]) -> list[FleetGroup]:
 def exclusions_text(table: ComparisonTable) -> str:
     """What a comparison left out, with the number of pairs or trials per reason."""
     return ", ".join(f"{count} {reason.text}" for reason, count in table.left_out)
+
+
+def _compare_failures(lab: LabConnection, base: str, candidate: str) -> FailureComparison | None:
+    sides = parse_side(base), parse_side(candidate)
+    named = next(side.sweep for side in sides if side.sweep)
+    outcomes = {
+        name: attempt_outcomes(lab.store, find_sweep(lab, name).id)
+        for name in {side.sweep or named for side in sides}
+    }
+    of_base, of_candidate = (outcomes[side.sweep or named] for side in sides)
+    return compare_failures(of_base, of_candidate, sides)
 
 
 def _pair_sides(

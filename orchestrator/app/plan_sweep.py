@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orchestrator.analysis.smallest_difference import CellDigests, RunSpread, SmallestDifference
+from orchestrator.analysis.trial_series import group_by_trial
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.screen.waiting_sweep import is_reserved
@@ -36,6 +38,7 @@ from orchestrator.planning.states import Health
 from orchestrator.planning.trials import Trial
 from orchestrator.store import phone_queries, sweep_queries, timings
 from orchestrator.store.database import Database
+from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.phone_queries import KnownPhone
 from orchestrator.sweepfile.sweep_errors import BadSweep
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
@@ -86,6 +89,9 @@ class SweepPlan:
     same_clocks: tuple[SameClock, ...] = ()  # levels that a phone does not distinguish
     waits: tuple[str, ...] = ()  # of phones that are too warm to start at once
 
+    repeats: int = 0  # at most
+    shows: dict[str, SmallestDifference] = field(default_factory=dict)  # by phone, where known
+
     @property
     def runs(self) -> int:
         """The largest number of runs."""
@@ -118,6 +124,7 @@ class SweepPlan:
             "warnings": list(self.warnings),
             "waits": list(self.waits),
             "same_clocks": [asdict(each) for each in self.same_clocks],
+            "smallest_difference": {phone: asdict(each) for phone, each in self.shows.items()},
         }
 
 
@@ -223,7 +230,24 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
             if phone.serial in expansion.phones and (reason := _why_unavailable(phone))
         },
         same_clocks=same,
+        repeats=sweep.repeat,
+        shows=_smallest_differences(sweep, expansion, db),
     )
+
+
+def _smallest_differences(
+    sweep: Sweep, expansion: Expansion, db: Database
+) -> dict[str, SmallestDifference]:
+    """Return the smallest difference that the repeats show, for phones with earlier runs."""
+    spread = RunSpread(group_by_trial(metric_values(db)))
+    cells: dict[str, list[tuple[CellDigests, str]]] = {}
+    for trial in expansion.trials:
+        cell = (trial.case.digest, trial.condition.digest)
+        cells.setdefault(trial.phone, []).append((cell, trial.condition.protocol.value))
+    found = {
+        phone: spread.smallest_difference(phone, own, sweep.repeat) for phone, own in cells.items()
+    }
+    return {phone: shown for phone, shown in found.items() if shown is not None}
 
 
 def spread_trials(sweep: Sweep, phones: Sequence[KnownPhone], db: Database) -> Expansion:

@@ -30,15 +30,21 @@ from workloads.protocol.same_clocks import same_clock_texts
 from workloads.units import count_text
 
 if TYPE_CHECKING:
-    from orchestrator.app.compare_results import Comparison, ComparisonTable, MetricHistory
+    from orchestrator.app.compare_results import (
+        Comparison,
+        ComparisonTable,
+        FailureComparison,
+        MetricHistory,
+    )
     from orchestrator.app.lab_connection import LabConnection
 
+FAILING = "failing"  # in --fail-on: the attempts of B fail more often
 VERDICTS = ("faster", "slower", "same", "unclear")
 HEADINGS = (
     *("WHAT", "A", "B", "UNIT", "B/A", "95% INTERVAL", "P (HOLM)", "RUNS"),
-    *("VERDICT", "HOLDS FOR"),
+    *("SHOWS FROM", "VERDICT", "HOLDS FOR"),
 )
-LESS_IMPORTANT = (9, 6, 3, 7, 5)  # columns, the least important first
+LESS_IMPORTANT = (10, 6, 3, 7, 5, 8)  # columns, the least important first
 HIDE = [HEADINGS[column] for column in LESS_IMPORTANT]
 TREND_HEADINGS = (
     *("PHONE", "WHAT", "METRIC", "SWEEPS", "RUNS", "MEDIAN", "SINCE", "CHANGE", "SOURCE"),
@@ -82,7 +88,8 @@ TREND_FAIL_ON = ("", "slower", "faster")  # the last changes that --fail-on may 
     "--fail-on",
     default="",
     metavar="VERDICTS",
-    help="Exit with 9 on these verdicts: slower, unclear, or slower:5% for at least 5%.",
+    help="Exit with 9 on these verdicts: slower, unclear, slower:5% for at least 5%, or failing "
+    "for attempts of B that fail more often.",
 )
 @wide_option
 @json_option
@@ -129,7 +136,7 @@ def compare(  # noqa: PLR0913, PLR0917 (click passes options one by one)
         print_json(_json_document(sides, table))
     else:
         _print(sides, table)
-    return THRESHOLD_EXCEEDED if any(exceeds(row) for row in table.rows) else 0
+    return THRESHOLD_EXCEEDED if exceeds(table) else 0
 
 
 def parse_share(text: str) -> float:
@@ -143,17 +150,28 @@ def parse_share(text: str) -> float:
     return share
 
 
-def _parse_fail_on(text: str) -> "Callable[[Comparison], bool]":
+def _parse_fail_on(text: str) -> "Callable[[ComparisonTable], bool]":
     """Read which verdicts make the command fail."""
+    from orchestrator.app.compare_results import FailureVerdict
+
     limits: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         verdict, _, share = part.partition(":")
-        if verdict not in VERDICTS:
+        if verdict not in (*VERDICTS, FAILING):
             raise InvalidRequest(
-                f"--fail-on: '{verdict}' is not a verdict; use {', '.join(VERDICTS)}"
+                f"--fail-on: '{verdict}' is not a verdict; use {', '.join((*VERDICTS, FAILING))}"
             )
         limits[verdict] = parse_share(share) if share else 0.0
-    return lambda row: row.verdict in limits and abs(row.ratio - 1) >= limits[row.verdict]
+
+    def exceeds(table: "ComparisonTable") -> bool:
+        failures = table.failures
+        fails_more = failures is not None and failures.verdict is FailureVerdict.MORE
+        return (FAILING in limits and fails_more) or any(
+            row.verdict in limits and abs(row.ratio - 1) >= limits[row.verdict]
+            for row in table.rows
+        )
+
+    return exceeds
 
 
 def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
@@ -182,6 +200,10 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     )
     if table.starts_c:
         notes.append(f"hottest CPU zone at the start: {_starts_text(table.starts_c)}")
+    if any(row.shows for row in table.rows):
+        notes.append("SHOWS FROM: the smallest difference that these runs show in 4 of 5 cases")
+    if table.failures is not None:
+        notes.append(_failure_text(table.failures))
     if table.left_out:
         notes.append(f"left out: {exclusions_text(table)}")
     notes += [
@@ -190,6 +212,15 @@ def _print(sides: tuple[str, ...], table: "ComparisonTable") -> None:
     ]
     for note in notes:
         say(note, err=True)
+
+
+def _failure_text(found: "FailureComparison") -> str:
+    """How often attempts failed on both sides, and whether the difference is shown."""
+    counts = [f"{n} of {of}" for n, of in zip(found.failed, found.attempts, strict=True)]
+    if not any(found.failed):
+        return f"no attempt failed (A: {counts[0]}, B: {counts[1]})"
+    p = "<0.001" if found.p < 0.001 else f"{found.p:.3f}"
+    return f"failed attempts: A {counts[0]}, B {counts[1]}: {found.verdict.text} (p {p})"
 
 
 def _print_rows(rows: list[list[str]]) -> None:
@@ -222,6 +253,7 @@ def _cells(row: "Comparison") -> list[str]:
         f"{row.low:.3f} .. {row.high:.3f}" if has_interval else "-",
         "-" if row.p_holm is None else f"{row.p_holm:.3f}" if row.p_holm >= 0.001 else "<0.001",
         f"{row.runs[0]}+{row.runs[1]}",
+        "-" if row.shows is None else f"{row.shows:.1%}",
         _verdict_text(row),
         str(row.scope),
     ]
@@ -246,6 +278,7 @@ def _json_document(sides: tuple[str, ...], table: "ComparisonTable") -> dict[str
         "rows": [as_json(row) for row in table.rows],
         "overall": [as_json(row) for row in table.overall],
         "left_out": dict(table.left_out),
+        "failures": asdict(table.failures) if table.failures else None,
         "same_clocks": [asdict(item) for item in table.same_clocks],
         "starts_c": [list(start) for start in table.starts_c],
     }

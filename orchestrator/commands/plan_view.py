@@ -11,7 +11,16 @@ from workloads.text import safe_text
 from workloads.units import count_text, format_bytes, format_duration
 
 WARNING_MAX = 1000
-HEADINGS = ("PHONE", "TRIALS", "RUNS", "MEASURING", "COOLING", "TOTAL P50 .. P90", "BASIS")
+HEADINGS = (
+    "PHONE",
+    "TRIALS",
+    "RUNS",
+    "MEASURING",
+    "COOLING",
+    "TOTAL P50 .. P90",
+    "BASIS",
+    "SHOWS FROM",
+)
 HIDE = ("BASIS", "TRIALS", "COOLING")
 
 
@@ -71,7 +80,14 @@ def _rule_lines(sweep: Sweep) -> list[str]:
 
 def _print_phones(plan: SweepPlan) -> None:
     if plan.estimates:
-        print_table(HEADINGS, [_row(estimate) for estimate in plan.estimates], HIDE)
+        rows = [(*_row(estimate), _shown(plan, estimate.phone)) for estimate in plan.estimates]
+        count = len(HEADINGS) if plan.shows else len(HEADINGS) - 1
+        print_table(HEADINGS[:count], [row[:count] for row in rows], HIDE)
+    if plan.shows:
+        say(
+            f"  SHOWS FROM: the smallest difference between two cells that {plan.repeats} repeats "
+            "show in 4 of 5 cases, from earlier runs of the phone"
+        )
     for phone, reason in plan.unavailable.items():
         say(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}
@@ -95,6 +111,14 @@ def _row(estimate: PhoneEstimate) -> tuple[object, ...]:
     bases = ", ".join(f"{basis.text} ({count})" for basis, count in estimate.bases.items())
     counts = (estimate.phone, estimate.trials, estimate.runs)
     return *counts, _p50(estimate.measuring), cooling, _total(estimate), bases
+
+
+def _shown(plan: SweepPlan, phone: str) -> str:
+    found = plan.shows.get(phone)
+    if found is None:
+        return "unknown"
+    best, worst = (f"{share:.1%}" for share in (found.best, found.worst))
+    return best if best == worst else f"{best} to {worst}"
 
 
 def _total(estimate: PhoneEstimate) -> str:

@@ -5,12 +5,14 @@ Nothing is judged here: void runs and runs without the metric are included and m
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, func, select
 
+from orchestrator.analysis.failure_rates import TrialOutcomes
 from orchestrator.analysis.measurements import MeasuredTrial, MetricValue
 from orchestrator.planning.states import ReportStatus
 from orchestrator.store.database import Database
@@ -20,7 +22,7 @@ from orchestrator.store.tables import metric_origin as origins
 from orchestrator.store.tables import metric_value as values
 from workloads.catalogue import Case
 from workloads.protocol.condition import HEADLINES, Condition
-from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.faults import Blame, InvalidRequest
 from workloads.protocol.metrics import Provenance, metric_kind
 from workloads.protocol.verdict import FAMILIES, Validity, Verdict
 from workloads.text import safe_text
@@ -41,6 +43,31 @@ def metric_values(db: Database, metric: str = "", sweep: str | None = None) -> l
         trials = _trials(connection, sweep)
         rows = connection.execute(_query(metric, sweep)).all()
         return list(_values(connection, trials, rows, metric))
+
+
+def attempt_outcomes(db: Database, sweep: str) -> list[TrialOutcomes]:
+    """Count the attempts at every trial of a sweep, and those that its program or phone failed.
+
+    Faults of the farm, of the request and of conditions say nothing about what was measured.
+    """
+    counts: Counter[tuple[str, bool]] = Counter()
+    ended = (ReportStatus.ACCEPTED, ReportStatus.VOID)
+    with db.read() as connection:
+        trials = _trials(connection, sweep)
+        own = report.c.trial.in_(select(trial.c.id).where(trial.c.sweep == sweep))
+        good = select(report.c.trial, func.count()).where(own, report.c.status.in_(ended))
+        for name, number in connection.execute(good.group_by(report.c.trial)):
+            counts[name, False] += number
+        bad = select(report.c.trial, report.c.payload)
+        for name, payload in connection.execute(
+            bad.where(own, report.c.status == ReportStatus.FAULT)
+        ):
+            if json.loads(payload)["fault"]["blame"] in (Blame.RUNNER, Blame.PHONE):
+                counts[name, True] += 1
+    return [
+        TrialOutcomes(known, counts[name, True], counts[name, True] + counts[name, False])
+        for name, known in trials.items()
+    ]
 
 
 def _trials(connection: Connection, sweep: str | None) -> dict[str, MeasuredTrial]:

@@ -31,6 +31,16 @@ def compare(folder: Path, *words: str) -> Result:
     )
 
 
+def test_a_build_that_crashes_more_often_is_a_regression(store: Database, tmp_path: Path) -> None:
+    for name, crashed in (("good", 0), ("bad", 8)):
+        store_runs(store, a_trial_of(10.0, 14, seed=len(name)), name, crashed=crashed)
+    result = compare(tmp_path, "good", "bad", "--fail-on", "failing")
+    assert result.return_value == 9
+    assert "failed attempts: A 0 of 14, B 8 of 14: B fails more often (p 0.002)" in result.stderr
+    result = compare(tmp_path, "bad", "good", "--fail-on", "failing")
+    assert (result.return_value or 0, "B fails less often" in result.stderr) == (0, True)
+
+
 def test_two_sweeps_are_compared_in_one_table(lab_with_sweeps: Path) -> None:
     result = compare(lab_with_sweeps, "before", "after")
     headings, cells = (line.split("\t") for line in result.stdout.splitlines())

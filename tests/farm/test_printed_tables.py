@@ -15,7 +15,9 @@ from tests.stored_runs import store_runs
 from workloads.protocol.messages import PhoneStatus
 
 MODELS = {"192.168.100.200:5555": "Xiaomi Redmi Note 9 Pro", "VS8P0001": "samsung Galaxy S8+"}
-PLANNED = "farm: 1\nname: planned\nworkload: mlp-4\nphones: all\nmatrix: {freq: [high, low]}\n"
+PLANNED = (
+    "farm: 1\nname: planned\nworkload: mlp-4\nphones: all\nmatrix: {freq: [high, low]}\nrepeat: 4\n"
+)
 TABLES = (
     *("sweep list", "sweep show before", "sweep plan FILE", "trial list before", "phone list"),
     *("host list", "lab token list", "lab notices", "lab audit"),
