@@ -11,7 +11,7 @@
   let outage = "";
   const [, view, id] = location.pathname.split("/").map(decodeURIComponent);
   for (const part of document.querySelectorAll("[data-view]")) part.hidden = part.dataset.view !== view;
-  get("event-section").hidden = view === "trials";
+  get("event-section").hidden = view === "trials" || view === "sweeps";
   let pending = new Set();
   let scheduled = false;
 
@@ -58,14 +58,15 @@
     head.append(...headings.map((text) => make("th", text)));
     const body = lines.map((cells) => {
       const row = make("tr");
-      row.append(...cells.map((cell) => {
+      row.append(...cells.map((cell, index) => {
         const data = make("td");
         data.append(cell ?? "");
+        if (headings.length) data.dataset.label = headings[index];
         return data;
       }));
       return row;
     });
-    get(name).replaceChildren(...(lines.length ? [head, ...body] : []));
+    get(name).replaceChildren(...(lines.length && headings.length ? [head] : []), ...body);
   };
 
   const showSweep = (sweep) => {
@@ -166,7 +167,7 @@
       }
       const low = Math.min(...values);
       const high = Math.max(...values);
-      const span = high - low || 1;
+      const span = Math.max(high - low, 0.05 * Math.abs(high)) || 1;
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("viewBox", "0 0 240 100");
       svg.setAttribute("preserveAspectRatio", "none");
@@ -181,6 +182,7 @@
   const showPhone = () => {
     const values = state.phones?.[id];
     get("detail-name").textContent = values ? values[0] : id;
+    document.title = `${get("detail-name").textContent} – Farmhand`;
     get("detail-text").textContent = values
       ? `${values[3]}: ${values[10]}. Host ${values[1] || "none"}, clocks ${values[7] || "not pinned"}.`
       : "This lab has no such phone.";
@@ -188,7 +190,7 @@
   const showTrials = (trials) => {
     get("trial-count").textContent = String(trials.length);
     showTable("trials", ["trial", "phone", "case and condition", "median of valid runs", "source", "runs"],
-      trials.map(([trial, phone, ...rest]) => [link(trial, "trials", trial), phone, ...rest]));
+      trials.map(([trial, phone, ...rest]) => [link(trial.slice(0, 11), "trials", trial), phone, ...rest]));
   };
   const shows = {
     phones: (content) => {
@@ -196,6 +198,7 @@
       showTable("facts", [], content.facts);
     },
     sweeps: (content) => {
+      document.title = `${content.sweep.name} – Farmhand`;
       get("sweep").replaceChildren(showSweep(content.sweep));
       get("notes").replaceChildren(...content.notes.map(([at, person, text]) => {
         const item = make("li", undefined, "card");
@@ -205,6 +208,7 @@
       showTrials(content.trials);
     },
     trials: (content) => {
+      document.title = `${content.id} – Farmhand`;
       get("trial-name").textContent = `${content.label} on ${content.phone[1]}`;
       get("trial-text").replaceChildren(`Trial ${content.id} of `, link(content.sweep, "sweeps", content.sweep), " on ", link(content.phone[1], "phones", content.phone[0]), `: ${content.runs}.`);
       showTable("attempts", ["received", "block", "attempt", "status", "verdict", "result", "what was wrong, and what to do"],
