@@ -13,6 +13,8 @@ BUSY_COMPUTER = {
     *(ReasonCode.CANARY_DRIFTED, ReasonCode.CANARY_FAILED, ReasonCode.SAMPLING_GAP),
     # Canaries that were disturbed throughout show too little of what the cores can do.
     ReasonCode.SPEED_IMPOSSIBLE,
+    # A program that is stopped between two records does not account for that time.
+    *(ReasonCode.TIME_MISMATCH, ReasonCode.POWER_CHANGED, ReasonCode.SWAPPED),
     *(ReasonCode.WORK_RATE_LOW, ReasonCode.WORK_RATE_HIGH, ReasonCode.WORK_RATE_CHANGED),
     *(code for code in ReasonCode if code.startswith(("step_times", "energy", "too_few"))),
 }

@@ -75,7 +75,7 @@ def clock_blocks(probe: RunProbe, timed: Readings) -> list[ClockBlock]:
     count = min(BLOCKS_MAX, len(rows) - 1)
     if count < BLOCKS_MIN or not clocks:
         return []
-    weights = _busy_ticks(timed, clusters, probe.cores)
+    weights, others = _busy_ticks(timed, clusters, probe.cores)
     counted_ns, busy_ns = rows[-1][1][1] - rows[0][1][1], sum(weights) * 10**9 // TICKS_PER_SECOND
     counts_everywhere = counted_ns >= COUNTED_SHARE_MIN * busy_ns
     edges = [rows[(len(rows) - 1) * index // count] for index in range(count + 1)]
@@ -84,24 +84,28 @@ def clock_blocks(probe: RunProbe, timed: Readings) -> list[ClockBlock]:
         cycles, ns = after[0] - before[0], after[1] - before[1]
         shown = [_shown(column, first, last) for column in clocks]
         if cycles > 0 and ns >= COUNTED_NS_MIN and any(shown):
-            ranges = _allowed_ranges(shown, weights, counts_everywhere)
+            ranges = _allowed_ranges(shown, weights, others, counts_everywhere)
             blocks.append(ClockBlock(timed.t_ns[first], cycles * 1e6 / ns, ranges))
     return blocks
 
 
-def _busy_ticks(timed: Readings, clusters: Sequence[Cluster], cores: CoreSet) -> list[int]:
-    """For how long the run kept its cores of each cluster busy; empty where that is unknown."""
+def _busy_ticks(
+    timed: Readings, clusters: Sequence[Cluster], cores: CoreSet
+) -> tuple[list[int], int]:
+    """How long the run's cores of each cluster were busy, empty if unknown, and by other work."""
     used = [ticks_together(timed, {*cluster.cpus} & {*cores.cpus})[1] for cluster in clusters]
     own = [ticks for _, ticks in timed.series(OWN_STAT)]
     if not own or not all(len(busy) for busy in used):
-        return []
+        return [], 0
     ticks = [int(busy[-1] - busy[0]) for busy in used]
     # Otherwise it is other work that keeps them busy, as in a run on the GPU.
-    return ticks if 0 < OWN_SHARE_MIN * sum(ticks) <= own[-1] - own[0] else []
+    own_ticks = int(own[-1] - own[0])
+    is_own = 0 < OWN_SHARE_MIN * sum(ticks) <= own_ticks
+    return (ticks, max(sum(ticks) - own_ticks, 0)) if is_own else ([], 0)
 
 
 def _allowed_ranges(
-    shown: Sequence[Sequence[int]], weights: Sequence[int], counts_everywhere: bool
+    shown: Sequence[Sequence[int]], weights: Sequence[int], others: int, counts_everywhere: bool
 ) -> list[tuple[float, float]]:
     """The mean clock, or that of each cluster, if the counter counts on one kind of core only.
 
@@ -113,8 +117,17 @@ def _allowed_ranges(
         return ranges
     if len(ranges) != len(weights):
         return [(min(lows), max(highs))]
-    low, high = (np.average(edges, weights=weights) for edges in (lows, highs))
-    return [*(() if counts_everywhere else ranges), (float(low), float(high))]
+    mean = _own_mean(lows, weights, others, -1), _own_mean(highs, weights, others, 1)
+    return [*(() if counts_everywhere else ranges), mean]
+
+
+def _own_mean(clocks: Sequence[float], weights: Sequence[int], others: int, sign: int) -> float:
+    """The lowest (-1) or highest (1) mean clock of the run, wherever the other work ran."""
+    own = list(weights)
+    for index in sorted(range(len(own)), key=lambda index: sign * clocks[index]):
+        taken = min(own[index], others)
+        own[index], others = own[index] - taken, others - taken
+    return float(np.average(clocks, weights=own)) if any(own) else float(clocks[0])
 
 
 def cycle_mismatch(blocks: Sequence[ClockBlock]) -> CycleMismatch | None:

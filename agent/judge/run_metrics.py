@@ -14,6 +14,7 @@ from agent.collect.energy import VOLTAGE, EnergyGrade, volts_per_unit
 from agent.collect.power_rails import mean_rail_power_w
 from agent.collect.readings import Readings
 from agent.collect.runner_output import StepWindow, median_step_ms, span_ns
+from agent.judge.coverage import COVERED_MIN, covered_shares, group_of
 from agent.judge.loss_metrics import loss_values
 from agent.judge.run_observation import RunObservation
 from agent.phone.power_stats import rails_to_add_up
@@ -45,7 +46,7 @@ def measure(run: RunObservation) -> tuple[Metric, ...]:
     """The metrics that this run supports, each with its provenance."""
     if run.provenance is None:
         return ()
-    metrics = []
+    metrics, shares = [], covered_shares(run)
     for name, value in _all_values(run):
         kind = metric_kind(name)
         assert kind is not None, name
@@ -54,9 +55,11 @@ def measure(run: RunObservation) -> tuple[Metric, ...]:
             # Rails have their own meters; energies from gauges carry the grade of the gauges.
             graded = kind.family == "energy" and not name.startswith("rail_")
             grade = run.power.grade.value if graded else ""
-            metrics.append(
-                Metric(name=name, value=value, unit=kind.unit, provenance=provenance, grade=grade)
-            )
+            covered = shares.get(group_of(name))
+            if covered is not None and covered < COVERED_MIN:
+                continue
+            found = {"name": name, "value": value, "unit": kind.unit, "grade": grade}
+            metrics.append(Metric(**found, provenance=provenance, coverage=covered))
     return tuple(metrics)
 
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from math import inf
 
 from agent.collect.runner_output import ResumeRecord
+from agent.judge.coverage import check_coverage
 from agent.judge.disturbance_effect import weigh_disturbances
 from agent.judge.evidence_rules import (
     check_own_time,
@@ -432,6 +433,7 @@ RULES: tuple[Callable[[RunObservation], Iterator[Reason]], ...] = (
     check_start_temperature,
     check_sensors,
     check_readings,
+    check_coverage,
     check_length,
     check_steady_state,
     check_disturbances,

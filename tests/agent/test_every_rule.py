@@ -163,6 +163,12 @@ DEMOS = {
     "check_readings": Demo(
         ReasonCode.READINGS_LOST, Validity.SUSPECT, {"kind": "node_value", "at": LAUNCH}
     ),
+    "check_coverage": Demo(
+        ReasonCode.READINGS_ENDED,
+        Validity.VALID,
+        {"kind": "sensor", "value": "missing", "at": "run@50%"},
+        FREE,
+    ),
     "check_own_time": Demo(
         ReasonCode.CPU_TIME_LOW,
         Validity.SUSPECT,

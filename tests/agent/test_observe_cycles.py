@@ -78,6 +78,18 @@ def test_on_two_clusters_the_mean_by_their_use_counts(khz: float, cores: int, fo
     assert (cycle_mismatch(clock_blocks(big4, readings)) is not None) is found
 
 
+@pytest.mark.parametrize(("factor", "found"), [(1.4, False), (1.33, True)])
+def test_other_work_on_a_slower_cluster_is_not_the_runs_clock(factor: float, found: bool) -> None:
+    readings = sampled([factor * KHZ] * ROWS, cores=1)
+    readings.columns[CLOCK.replace("4", "7")] = [round(1.4 * KHZ)] * ROWS
+    rows = (f"4:{0.8 * row:.0f}/{10 * row} 7:{10 * row}/{10 * row}" for row in range(ROWS))
+    idle = (f"5:0/{10 * row} 6:0/{10 * row}" for row in range(ROWS))
+    both = (f"{one} {other}" for one, other in zip(rows, idle, strict=True))
+    readings.columns |= {STAT: [*both], OWN_STAT: [10 * row for row in range(ROWS)]}
+    run = clock_blocks(replace(PROBE, requested_khz={}), readings)
+    assert (cycle_mismatch(run) is not None) is found
+
+
 def test_without_counters_or_clocks_there_are_no_blocks() -> None:
     readings = sampled([0.5 * KHZ] * ROWS)
     for path, values in ((CYCLES, [None, "", "x/1", "1", "-1/2"] * 12 + [None]), (CLOCK, [None])):

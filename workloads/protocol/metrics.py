@@ -98,6 +98,9 @@ class Metric(WireModel):
     grade: str = Field(
         default="", max_length=16, description="of an energy: the quality of its source"
     )
+    coverage: float | None = Field(
+        default=None, ge=0, le=1, description="share of the run that its readings cover"
+    )
 
     @property
     def rankable(self) -> bool:

@@ -30,6 +30,7 @@ REASON_ADVICE = {
     "temp_not_shown": "Nothing: this is a remark. Use `start_temp_max_c: any` there.",
     "sensor_frozen": "Restart the phone; then run `farm phone check`.",
     "sampling_gap": "The phone was too busy to be sampled; remove apps or lower `sample_hz`.",
+    "readings_ended": "Restart the phone if it recurs: a sensor stops during runs.",
     "body_warmed": "Use a smaller `time_min` or `steps_min`: a cold run has to be short.",
     "not_steady": "The phone needs longer than 40 minutes, or the room changed; try again.",
     "too_few_steps": "Write `steps_min: 20`, which allows it 600 s, or use a smaller batch size.",

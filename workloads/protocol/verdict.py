@@ -70,6 +70,7 @@ class ReasonCode(StrEnum):
     BODY_SENSOR_FROZEN = "body_sensor_frozen"
     SAMPLING_GAP = "sampling_gap"
     READINGS_LOST = "readings_lost"
+    READINGS_ENDED = "readings_ended"
     BODY_WARMED = "body_warmed"
     NOT_STEADY = "not_steady"
     # Length
@@ -216,6 +217,7 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.SAMPLING_GAP: "no sensor was read for {gap_s:.1f} s of the run",
     ReasonCode.READINGS_LOST: "{node} could not be read for {share:.0%} of the run",
+    ReasonCode.READINGS_ENDED: "no {metric}: its readings cover {share:.0%} of the run",
     ReasonCode.BODY_WARMED: "the phone's body warmed by {rise_c:.1f} °C during a cold run",
     ReasonCode.NOT_STEADY: "temperature and clocks did not become steady within the run",
     ReasonCode.TOO_FEW_STEPS: "{steps} steps were measured; {requested} were requested",

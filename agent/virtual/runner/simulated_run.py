@@ -246,10 +246,10 @@ class SimulatedRun:
             self._kill_event.cancel()
         if self.sampler is not None:
             self.sampler.stop()
-        if self._background is not None:
-            self._background.stop()
         self.phone.current_op = str
         self.phone.soc.detach(self._load)
+        if self._background is not None:  # last: its end changes the speed of what still runs
+            self._background.stop()
 
     # -- memory and speed
 
