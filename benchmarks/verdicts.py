@@ -29,7 +29,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import count
@@ -64,7 +64,7 @@ from workloads.protocol.condition import Condition, Protocol
 from workloads.protocol.faults import Blame, Fault
 from workloads.protocol.messages import Job, Report, RunId
 from workloads.protocol.phone_facts import PhoneFacts
-from workloads.protocol.verdict import ReasonCode, Validity
+from workloads.protocol.verdict import ReasonCode, Validity, Verdict
 
 PER_CLEAN = 10  # disturbed runs per clean one
 TRIAL_RUNS, EARLIER_RUNS = 5, 4
@@ -193,16 +193,25 @@ class VerdictBench:
         """Probe a phone of a model; always the same one, whichever draw needs it first."""
         if word not in self._facts:
             with self._connect(word, 0) as (_, phone):
-                phone.find_digest_tool()
-                self._facts[word] = probe(phone, runner_for), phone.digest_tool
+                self.probe(phone)
+                self._facts[word] = phone.facts, phone.digest_tool
         return self._facts[word]
 
+    @staticmethod
+    def probe(phone: Phone) -> None:
+        """Find out what a phone is."""
+        phone.find_digest_tool()
+        phone.facts = probe(phone, runner_for)
+
+    def _connect(self, word: str, seed: int) -> AbstractContextManager[tuple[FleetServer, Phone]]:
+        return self.connect(FleetConfig((word,), speed=EVENT_TIME, seed=seed))
+
     @contextmanager
-    def _connect(self, word: str, seed: int) -> Iterator[tuple[FleetServer, Phone]]:
-        config = FleetConfig((word,), speed=EVENT_TIME, seed=seed)
+    def connect(self, config: FleetConfig) -> Iterator[tuple[FleetServer, Phone]]:
+        """Start the only phone of a fleet."""
         with serve_fleet_in_thread(config) as (fleet, (address,)):
             if self._adb.connect(address.address, Deadline.after(10)) != "device":
-                raise SystemExit(f"{word} does not answer")
+                raise SystemExit(f"{config.profiles[0]} does not answer")
             phone = Phone(self._adb.open(address.address))
             yield fleet, phone
             phone.close()
@@ -323,7 +332,7 @@ def judged_in_views(report: Report, others: Sequence[Report]) -> tuple[Judged, .
             each for each in group if each.verdict and each.verdict.validity is not Validity.VOID
         ]
         together = [numbers_of(each) for each in (report, *kept)]
-        verdict = judge_together(together)[0].applied_to(report.verdict)
+        verdict = judged_together(together)[0]
         is_void = (
             report.verdict.validity is Validity.VOID
         )  # it is repeated: its siblings never meet it
@@ -331,6 +340,12 @@ def judged_in_views(report: Report, others: Sequence[Report]) -> tuple[Judged, .
             views[0] if is_void else judged(report.model_copy(update={"verdict": verdict}))
         )
     return tuple(views)
+
+
+def judged_together(runs: Sequence[RunNumbers]) -> list[Verdict]:
+    """The verdicts that readers use, once the runs of a trial are judged together."""
+    found = zip(runs, judge_together(runs), strict=True)
+    return [judgement.applied_to(run.verdict) for run, judgement in found]
 
 
 def numbers_of(report: Report) -> RunNumbers:

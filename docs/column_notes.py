@@ -73,7 +73,7 @@ COLUMN_NOTES = {
     "median": "median over valid runs",
     "low": "lower end of the interval",
     "high": "upper end of the interval",
-    "interval": "kind of the interval: 95 % confidence, or the range of fewer than three runs",
+    "interval": "kind of the interval: 95 % confidence, or the range of fewer than four runs",
     "ratio": "median divided by the best median of the cell",
     "suspect": "number of suspect runs",
     "void": "number of void attempts",

@@ -17,7 +17,7 @@ from statistics import NormalDist
 from workloads.text import TextEnum
 
 LEVEL = 0.95
-INTERVAL_RUNS_MIN = 3
+INTERVAL_RUNS_MIN = 4
 # The error of the order statistics alone, relative to the requested one: with few runs, widening
 # for dependence brings it back; with many, it makes up for the repeated looks of `repeat: until`.
 # Found by simulation, like the figures below (benchmarks/coverage.py, benchmarks/stopping.py).
@@ -45,13 +45,13 @@ class Instability(TextEnum):
 class IntervalKind(StrEnum):
     """What the two ends of an interval are."""
 
-    RANGE = "range"  # of fewer than three runs
+    RANGE = "range"  # of fewer than four runs
     CONFIDENCE = "confidence"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The interval of a median; with fewer than three runs, the range of those runs."""
+    """The interval of a median; with fewer than four runs, the range of those runs."""
 
     low: float
     middle: float
@@ -108,7 +108,7 @@ def median_interval(values: Sequence[float], confidence: float = LEVEL) -> Inter
 
 def find_instability(values: Sequence[float]) -> Instability | None:
     """Return what is wrong with runs, given in the order of time; the most severe first."""
-    if len(values) < INTERVAL_RUNS_MIN + 1 or min(values) == max(values):
+    if len(values) < INTERVAL_RUNS_MIN or min(values) == max(values):
         return None
     if abs(_trend_score(values)) > DRIFT_LIMIT:
         return Instability.DRIFT
@@ -126,7 +126,7 @@ def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
     Several series are judged together.
     """
     known = [
-        values for values in series if len(values) > INTERVAL_RUNS_MIN and min(values) < max(values)
+        values for values in series if len(values) >= INTERVAL_RUNS_MIN and min(values) < max(values)
     ]
     if not known:
         return 1.0
@@ -180,7 +180,7 @@ def _squares(values: Sequence[float]) -> float:
 
 def error_before_widening(n: int) -> float:
     """Return the error of the order statistics alone, relative to the requested one."""
-    if n <= INTERVAL_RUNS_MIN:  # too few to be widened
+    if n < INTERVAL_RUNS_MIN:  # too few to be widened
         return 1.0
     few = min(1.0, FEW_RUNS / n)
     return ERROR_OF_FEW_RUNS * few + ERROR_OF_MANY_RUNS * (1 - few)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.measurements import MeasuredRun, MeasurementKind, refuse_mixed_sources
-from orchestrator.analysis.stats import INTERVAL_RUNS_MIN, median
+from orchestrator.analysis.stats import median
 from orchestrator.selection.client_estimate import (
     Estimate,
     PooledSpread,
@@ -28,6 +28,7 @@ from workloads.protocol.faults import InvalidRequest
 from workloads.protocol.metrics import Metric
 
 SETTLED_SHARE = 0.63  # of an exponential rise after one time constant
+FEW_RUNS_MIN = 3  # with fewer, the spread of the other phones is used
 RISE_MIN = 1.02  # a smaller rise of the step time is not a slowdown
 
 
@@ -251,6 +252,6 @@ def _missing_data(clients: Sequence[Client]) -> tuple[MissingData, ...]:
         DataGap.NO_HOT_RUN: [c.phone for c in clients if c.sustained_ms is None],
         DataGap.NO_ENERGY: [c.phone for c in clients if c.energy_mj is None],
         DataGap.NO_MEMORY: [c.phone for c in clients if c.peak_mb is None],
-        DataGap.FEW_RUNS: [c.phone for c in clients if c.cold_ms.n < INTERVAL_RUNS_MIN],
+        DataGap.FEW_RUNS: [c.phone for c in clients if c.cold_ms.n < FEW_RUNS_MIN],
     }
     return tuple(MissingData(gap, tuple(phones)) for gap, phones in gaps.items() if phones)

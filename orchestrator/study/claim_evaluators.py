@@ -1,7 +1,7 @@
 """Evaluates claims: one function per kind of query, for one phone or for the whole fleet. Pure.
 
 A value is the median over runs. Its relative half-width is half of the 95 % interval, including the
-model's error; of fewer than three runs, half of their range.
+model's error; of fewer than four runs, half of their range.
 """
 
 import math

@@ -135,7 +135,7 @@ def table_notes(study: Study, rows: Sequence[ClaimRow]) -> list[str]:
     if any(row.result and row.result.half_rel for row in rows):
         notes.append(
             "± is half of the 95 % interval, including the model's error where it is known; of "
-            "fewer than three runs, half of their range."
+            "fewer than four runs, half of their range."
         )
     if any(row.is_replay for row in rows):
         notes.append(

@@ -170,7 +170,7 @@ class Baseline(WireModel):
 class Policy(WireModel):
     """How a sweep is executed."""
 
-    repeat: int = key(3, "runs per cell and phone", ge=1, le=RUNS_MAX)
+    repeat: int = key(5, "runs per cell and phone", ge=1, le=RUNS_MAX)
     stop: StopRule | None = key(None, name="repeat", example="{until: 2%}")
     retry: RetryLimits = key(
         RetryLimits(), "attempts per run, by blame", example="{phone: 3, condition: 3}"

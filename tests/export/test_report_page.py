@@ -276,7 +276,7 @@ def test_the_page_says_what_was_measured_and_how() -> None:
         "What was left out (1)",
         reason.text,
         "endurance big4 high",
-        "at most 32 °C",
+        "at most 3 K above the phone",
         "Split-half check",
         "A round of three takes 1.33 times its cold plan",
         "Heat costs 1 % to 300 %",

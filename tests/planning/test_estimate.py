@@ -140,8 +140,8 @@ def test_a_baseline_is_counted_per_recurrence() -> None:
         (f"matrix: {{batch_size: {list(range(1, 21))}}}", ["order: 20 cells without a baseline"]),
         ("exclude: [{batch_size: 7, why: x}]", ["line 5: exclude #1 removes nothing"]),
         ("include: [{batch_size: 32}]", ["line 5: include #1 adds nothing"]),
-        ("budget: {wall: 12s}", ["budget: 12 s is enough for about 50% of the 24 s"]),
-        ("deadline: 2026-10-31T00:00Z", ["deadline: it has passed; the slowest phone needs 24 s"]),
+        ("budget: {wall: 12s}", ["budget: 12 s is enough for about 30% of the 40 s"]),
+        ("deadline: 2026-10-31T00:00Z", ["deadline: it has passed; the slowest phone needs 40 s"]),
     ],
 )
 def test_a_plan_warns(text: str, expected: list[str]) -> None:

@@ -88,7 +88,7 @@ def test_comments_order_and_formatting_do_not_change_a_sweep(content: Any, seed:
     ("one", "other"),
     [
         # a missing key equals its default
-        ("", "repeat: 3"),
+        ("", "repeat: 5"),
         ("", "conditions: {cores: big4, freq: high, protocol: cold}"),
         ("", "matrix: {batch_size: [32]}"),
         # an axis with a single value is a condition

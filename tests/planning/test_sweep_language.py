@@ -19,7 +19,7 @@ MATRIX = "matrix: {batch_size: [32, 64, 256], cores: [big2, big4]}\n"
 # Ids of sweeps in stores, which must not change unless what is measured changes.
 IDS = {
     "cambridge": "sw-1bcb99b7",
-    "daily": "sw-676217dc",
+    "daily": "sw-bf589529",
     "demo": "sw-3d4c0253",
     "emdl21": "sw-07133b09",
     "infeasible": "sw-bdf2cb78",
@@ -45,7 +45,7 @@ def test_excluded_cells_are_removed_and_counted_per_rule() -> None:
     sweep = read_sweep(GOOD + MATRIX + rules)
     assert cell_settings(sweep) == {(32, "big2"), (32, "big4"), (64, "big4"), (256, "big4")}
     assert [count.cells for count in sweep.rules] == [2, 0]
-    assert (sweep.matrix_cells, sweep.runs_per_phone) == (6, 12)
+    assert (sweep.matrix_cells, sweep.runs_per_phone) == (6, 20)
 
 
 def test_a_rule_with_when_applies_only_to_matching_phones() -> None:

@@ -221,7 +221,7 @@ def test_too_many_runs_are_refused_before_any_cell_is_built(
     monkeypatch.setattr("orchestrator.sweepfile.workload_reader.bind", built)
     numbers = ", ".join(map(str, range(1, 1001)))
     text = GOOD.replace("mlp-4", "sgemm") + f"matrix: {{m: [{numbers}], n: [{numbers}]}}"
-    expected = "3,000,000 runs per phone; a sweep may have at most 20,000"
+    expected = "5,000,000 runs per phone; a sweep may have at most 20,000"
     assert problems_of(text) == [(5, 1, expected)]
 
 

@@ -66,7 +66,7 @@ def cells_section(data: ReportData) -> Section:
         "cells",
         f"All cells ({len(rows)})",
         "Median step time over the valid runs of a cell; after ten minutes, its last minute. The "
-        "interval is the 95 % interval, or the range of fewer than three runs; for several phones "
+        "interval is the 95 % interval, or the range of fewer than four runs; for several phones "
         "of one model, their spread.",
         headings=(
             *("Workload", "Condition", "Phone", "GHz", "ms", "Interval"),
