@@ -1,7 +1,7 @@
 """Which share of a run the readings behind a metric cover. Pure.
 
-Sensors that end in the middle of a run would give a peak that is too low, and an energy of a part. A
-metric whose readings do not cover the run is absent, with the reason.
+Sensors that end in the middle of a run would give a peak that is too low, and the energy of a part.
+A metric whose readings do not cover the run is absent, with the reason.
 """
 
 from collections.abc import Iterator, Sequence

@@ -126,7 +126,9 @@ def dependence_factor(*series: Sequence[float], starts: float = 0.0) -> float:
     Several series are judged together.
     """
     known = [
-        values for values in series if len(values) >= INTERVAL_RUNS_MIN and min(values) < max(values)
+        values
+        for values in series
+        if len(values) >= INTERVAL_RUNS_MIN and min(values) < max(values)
     ]
     if not known:
         return 1.0
