@@ -105,6 +105,9 @@ class FactsFile(_Table):
     name: str = Field(description="maker and model")
     sources: tuple[str, ...] = Field(default=(), description="addresses of the facts")
     notes: str = Field(default="", description="what is special about this phone")
+    values: Literal["printed", "typical"] = Field(
+        default="printed", description="whether the phone printed the temperatures, or others did"
+    )
     root: Literal["none", "su", "adb"] = Field(default="none", description="how to become root")
     fixed_performance: bool = Field(
         default=False, description="whether Android offers a fixed-performance mode"

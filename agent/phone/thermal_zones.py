@@ -88,7 +88,7 @@ _PLACES = {
         r"|therm-zone|samsung-tmu|tmu|s-p-tmu|ap-tmu|sprd-soc"
     ),
     ZonePlace.SKIN: (
-        r"((virtual|sec|back|front|rear|msm|sdm|top|bottom)-)?(skin|surface)"
+        r"((virtual|sec|back|front|rear|msm|sdm|top|bottom)-)?((vt)?skin|surface)"
         r"(-(back|front|frame|msm|max))*"
     ),
     ZonePlace.SHELL: (

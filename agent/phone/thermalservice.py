@@ -26,7 +26,7 @@ _SDHMS = re.compile(r"^\s*Sdhms connected: yes\s*$", re.MULTILINE)
 _SDHMS_TYPES = {"CPU": _CPU, "AP": _CPU, "BATTERY": _BATTERY, "BAT": _BATTERY, "SKIN": _SKIN}
 # Some phones give the type of a CPU to another part: to the amplifier of the radio, or to the NPU.
 _OTHER_PART = re.compile(
-    r"pa(thm)?\d?|.*(npu|gpu|g3d|tpu|isp|modem|wifi|wlan|charger|usb|cam|ddr|dram|pmic).*|cp",
+    r"pa\d?(thm)?\d?|.*(npu|gpu|g3d|tpu|isp|modem|wifi|wlan|charger|usb|cam|ddr|dram|pmic).*|cp",
     re.IGNORECASE,
 )
 _POWER_CHIP = re.compile(r"pm[a-z]{0,3}\d{3,4}[a-z]?_?(lite_)?tz", re.IGNORECASE)

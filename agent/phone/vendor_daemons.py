@@ -7,10 +7,10 @@ PERF_DAEMONS_MAX = 32
 _HAL = r"([-_]hal)?[-_\d.]*"
 _PERFORMANCE = re.compile(
     rf"(vendor\.)?(mpdecision|perfd|perf\d?[-_]hal[-_\d]*|perfhub|(perfgenius|uniperf){_HAL}"
-    r"|perfservice|miperf|fpsgo)"
+    r"|perfservice|miperf|fpsgo|mtkpower.*|urcc([-_]hal.*)?|oiface|gameopt([-_]hal.*)?)"
 )
 _THERMAL = re.compile(
-    r"(vendor\.)?(mi_|nv)?thermal(d|loadalgod|_manager|[-_]?(engine|hal|daemon|server|core).*)?"
+    r"(vendor\.)?horae|(vendor\.)?(mi_|nv)?thermal(d|loadalgod|_manager|[-_]?(engine|hal|daemon|server|core).*)?"
 )
 _SERVICE = re.compile(r"^\[init\.svc\.([A-Za-z0-9_.-]{1,64})\]: \[running\]\r?$", re.MULTILINE)
 

@@ -168,11 +168,14 @@ MASKS = {9: "f0", 10: "f0", 11: "01", 12: "00000000,000000ff"}
 def test_daemons_that_change_clocks_are_known_by_name() -> None:
     names = ["perfd", "vendor.perf-hal-2-0", "thermal-engine", "mi_thermald", "zygote", "adbd"]
     names += ["perfgenius-hal-1-0", "uniperf-hal-1-0", "thermalloadalgod", "thermal"]
+    names += ["horae", "vendor.urcc-hal-aidl", "mtkpower-hal-1-0"]
     names += ["thermalservice", "performanced", "power-hal-1-1"]  # do not set clocks
     properties = "".join(f"[init.svc.{name}]: [running]\n" for name in names)
     properties += "[init.svc.mpdecision]: [stopped]\n[ro.product.model]: [perfd]\n"
     assert find_perf_daemons(running_services(properties)) == (
+        "horae",
         "mi_thermald",
+        "mtkpower-hal-1-0",
         "perfd",
         "perfgenius-hal-1-0",
         "thermal",
@@ -180,6 +183,7 @@ def test_daemons_that_change_clocks_are_known_by_name() -> None:
         "thermalloadalgod",
         "uniperf-hal-1-0",
         "vendor.perf-hal-2-0",
+        "vendor.urcc-hal-aidl",
     )
 
 

@@ -11,6 +11,7 @@ from agent.phone.kernel_nodes import hottest_c, parse_cpus
 from agent.phone.probe import interpret_reading, soc_name
 from agent.phone.thermalservice import parse_thermalservice
 from tests.corpus import FILES
+from tests.source_files import ROOT
 from workloads.protocol.phone_facts import PhoneFacts, ThermalZone
 
 
@@ -91,3 +92,10 @@ def test_the_corpus_covers_makers_releases_and_layouts() -> None:
     assert {"Sdhms", "ThermalHAL 1.0", "ThermalHAL 1.1", "ThermalHAL 2.0", ""} <= connections
     assert any(name.startswith("ThermalHAL AIDL") for name in connections)
     assert all(file.sources for file, _ in phones)
+    typical = [file for file, _ in phones if file.values == "typical"]
+    assert all("typical" in file.notes for file in typical)
+    shown = [file for file, _ in phones if file.zone or file.thermalservice is not None]
+    printed = [file for file in shown if file.values == "printed"]
+    text = (ROOT / "docs/howto/capture-a-phone.md").read_text(encoding="utf-8")
+    claim = f"{len(FILES)} phones, {len(shown)} with temperatures, {len(printed)} of them printed"
+    assert claim in text, claim

@@ -76,6 +76,8 @@ def test_zones_are_chosen_by_type(types: list[str], chosen: list[str], slow: str
         ({"shell_front": 33000, "shell_frame": 33000, "shell_back": 33000}, None),
         ({"shell_back": 33000, "battery": 39400}, "battery"),
         ({"shell_back": 36000, "battery": 39400}, "shell_back"),
+        # MediaTek's estimate of the surface
+        ({"vtskin1": 34100, "mtktsbattery": 33000}, "vtskin1"),
         # the highest of all is one of them
         ({"shell_front": 30500, "shell_back": 31100, "shell_max": 31100}, "shell_back"),
     ],

@@ -1,5 +1,7 @@
 """Temperatures of the framework: used where the zones are hidden, and only the current ones."""
 
+import pytest
+
 from agent.phone.shell_command import parse_nodes, read_nodes_command
 from agent.phone.thermalservice import (
     STATUS,
@@ -48,8 +50,9 @@ def test_the_status_of_a_skin_sensor_counts_where_the_framework_says_nothing() -
     assert thermal_status("Can't find service: thermalservice") is None
 
 
-def test_the_amplifier_of_the_radio_is_not_the_cpu() -> None:
-    row = "\tTemperature{mValue=61.0, mType=0, mName=PATHM, mStatus=0}\n"
+@pytest.mark.parametrize("name", ["PATHM", "PA1THM", "pa2"])
+def test_the_amplifier_of_the_radio_is_not_the_cpu(name: str) -> None:
+    row = f"\tTemperature{{mValue=61.0, mType=0, mName={name}, mStatus=0}}\n"
     cpu, _ = thermalservice_zones(DUMP.replace("Current cooling", f"{row}Current cooling"))
     assert [zone.type for zone in cpu] == ["CPU0"]
 

@@ -30,7 +30,8 @@ class PhoneProblem(TextEnum):
     )
     PROBE_FAILED = (
         "probe_failed",
-        "it cannot be probed; restart it, or report it with the file of 'farm phone capture'",
+        "it cannot be probed; remove the cause that is named, else restart it, or report it with "
+        "the file of 'farm phone capture'",
     )
     SAME_SERIAL = (
         "same_serial",
