@@ -40,6 +40,7 @@ TOPICS = {
     "M10": "which models can be trained, and how the others fail",
     "M11": "a little training every day",
     "M12": "how many warm-up steps are enough",
+    "M13": "what training leaves to the person",
     "E1": "time of a training step",
     "E2": "training compared with inference",
     "E3": "utilisation of the cores that train",

@@ -119,7 +119,7 @@ def test_daily_training_improves_the_accuracy(tmp_path: Path) -> None:
     batch = 64
     case = bind("daily-increment", {"batch_size": batch})
     before, days = PRETRAINING_IMAGES // batch, DAYS * IMAGES_PER_DAY // batch
-    words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "900")
+    words = ("--warmup", str(before), "--steps", str(days), "--max-seconds", "3600")
     run_plan("run", lower(case, 2), tmp_path, *words)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert lines[-1]["line"] == "done"

@@ -35,7 +35,7 @@ NAMES = {
     *("emdl-latency", "emdl-cpu-usage", "emdl-cpuconf", "emdl-thermal", "emdl-energy"),
     *("emdl-memory", "emdl-op-breakdown", "emdl-model-affinity", "emdl-cpu-vs-gpu"),
     *("emdl-library", "tx2-batch", "tx2-utilisation", "tx2-energy", "tx2-memory"),
-    *("tx2-feasibility", "tx2-predictability", "tx2-daily"),
+    *("tx2-feasibility", "tx2-predictability", "tx2-daily", "tx2-power-modes", "tx2-person"),
     *("freqbench-knee", "freqbench-slow-steps"),
     *("termux-decoder", "lora-adapters", "adreno540-copies", "sustained-minutes"),
 }
@@ -98,7 +98,7 @@ def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
 
 def test_every_topic_of_the_three_studies_is_covered() -> None:
     assert {row for study in all_studies().values() for row in study.covers} == set(TOPICS)
-    assert list(TOPICS)[:25] == [*(f"M{n}" for n in range(1, 13)), *(f"E{n}" for n in range(1, 14))]
+    assert list(TOPICS)[:26] == [*(f"{of}{n}" for of in "ME" for n in range(1, 14))]
 
 
 def claims_of_phone(name: str) -> set[tuple[str, str]]:
