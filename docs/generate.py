@@ -13,13 +13,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.column_notes import COLUMN_NOTES
-from docs.demo_table import demo_table, run_demo
+from docs.curves import write_curves
+from docs.demo_table import demo_hook, demo_table, run_demo
 from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.reason_advice import REASON_ADVICE
 
@@ -50,8 +52,8 @@ def code(value: object) -> str:
     return f"`{value}`" if value not in (None, "", ()) else ""
 
 
-def render_cli() -> str:
-    """Every command with the help that it prints."""
+def rendered_cli() -> str:
+    """Every command with the help that it prints, for the site."""
     from orchestrator.cli import farm
 
     parts = []
@@ -399,7 +401,6 @@ def render_states(module: str, name: str) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "cli": render_cli,
     "conditions": partial(render_sweep_keys, "conditions"),
     "sweep-keys": partial(render_sweep_keys, ""),
     "workload-keys": partial(render_sweep_keys, "workload"),
@@ -442,25 +443,33 @@ BLOCKS: dict[str, Callable[[], str]] = {
 
 
 def rendered(text: str, blocks: Mapping[str, Callable[[], str]] = BLOCKS) -> str:
-    """A page with all its generated blocks rendered again."""
-    return _BLOCK.sub(lambda match: f"{match[1]}\n{blocks[match[2]]()}\n\n{match[3]}", text)
+    """A page with all its generated blocks rendered again; a block without text is an error."""
+
+    def block(match: re.Match[str]) -> str:
+        if not (content := blocks[match[2]]()).strip():
+            raise LookupError(f"the block {match[2]} is empty: its generator found nothing")
+        return f"{match[1]}\n{content}\n\n{match[3]}"
+
+    return _BLOCK.sub(block, text)
 
 
 def main() -> None:
-    """Rewrite every page of the reference, and the table of the demo, which is run for it."""
+    """Rewrite every page of the reference, the curves, and what README shows of the demo."""
     pages, blocks = sorted(PAGES.glob("*.md")), BLOCKS
+    changed = write_curves()
     if "--no-demo" not in sys.argv:
         click.echo("running the demo for the table in README.md", err=True)
-        printed = run_demo()
-        pages, blocks = (
-            [ROOT / "README.md", *pages],
-            {"demo": lambda: demo_table(printed), **BLOCKS},
-        )
+        with TemporaryDirectory() as folder:
+            printed = run_demo(Path(folder) / "demo")
+        pages = [ROOT / "README.md", *pages]
+        blocks = {"demo": lambda: demo_table(printed), "hook": lambda: demo_hook(printed), **BLOCKS}
     for page in pages:
         text = page.read_text()
         if (new := rendered(text, blocks)) != text:
             page.write_text(new)
-            click.echo(page.relative_to(ROOT))
+            changed.append(page)
+    for file in changed:
+        click.echo(file.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -1,248 +1,177 @@
-"""Summarises a sweep in plain sentences: the fastest phone cold, after ten minutes, and a cohort.
+"""What heat does to a fleet, in three sentences that use the numbers of the table above them.
 
-A sentence never claims more than its numbers support: it marks simulated numbers first, calls a
-lead that may be chance a lead and not a win, and names missing data.
+The first is about the order of the phones, the second about the phone that heat costs most, the
+third about a federated round. Phones closer than two percent are too close to tell apart.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
 
-from orchestrator.analysis.fleet_means import (
-    FleetMean,
-    FleetMeans,
-    fleet_means,
-    fleet_scopes,
-    heat_slowdown,
-)
-from orchestrator.analysis.measurements import MeasuredRun, weakest_provenance
-from orchestrator.analysis.rank_statement import (
-    CLAIM_RUNS_MIN,
-    RankClaim,
-    are_distinguishable,
-    instability,
-    provenance_prefix,
-)
+from orchestrator.analysis.log_ratio import RunPair, estimate_log_ratio
+from orchestrator.analysis.measurements import MeasuredRun
 from workloads.protocol.condition import Protocol
-from workloads.protocol.metrics import Provenance
+from workloads.text import safe_text
 from workloads.units import format_ms
 
-COLD_METRIC = "step_ms"
-SUSTAINED_METRIC = "last_minute_step_ms"
-COHORT_SIZE = 3
-EQUAL_MARGIN = 0.02
+COLD, HOT = (Protocol.COLD, "step_ms"), (Protocol.ENDURANCE, "last_minute_step_ms")
+ROUND = 3  # phones of a federated round
+TIE = 0.02
+ALPHA = 0.05
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """An answer in one sentence; provenance is None when there is no answer."""
+class PhoneFigures:
+    """What one phone needs for a step: cold, after ten minutes, and how much longer that is."""
 
-    question: str
-    sentence: str
-    provenance: Provenance | None = None
-    answer: str = ""  # the same, in a word or two
-    unproven: RankClaim | None = None  # why the lead of the first phone is not proven
-    chosen: tuple[str, ...] = ()  # the serial numbers of the phones that it recommends
+    phone: str
+    model: str
+    cold_ms: float | None
+    hot_ms: float | None
+    slowdown: tuple[float, float] | None  # hot divided by cold: both ends of the 95 % interval
 
-
-@dataclass(frozen=True)
-class TopThree:
-    """Three phones, the fastest first, and the phones that came next."""
-
-    chosen: tuple[FleetMean, ...]
-    next_fastest: FleetMean | None
-    runner_up: FleetMean | None  # as fast, but needs more energy
+    @property
+    def ratio(self) -> float:
+        """How many times longer a step takes after ten minutes."""
+        return (self.hot_ms or math.nan) / (self.cold_ms or math.nan)
 
 
-def fleet_findings(
-    runs: Sequence[MeasuredRun], mix: bool = False
-) -> tuple[Finding, Finding, Finding]:
-    """Answer the three main questions about a sweep; backends and engines are not averaged."""
-    found = {name: _scope_findings(own, mix) for name, own in fleet_scopes(runs).items()}
-    names = list(found)
-    cold, hot, cohort = (_join(names, each) for each in zip(*found.values(), strict=True))
-    return cold, hot, cohort
+def phone_figures(runs: Sequence[MeasuredRun]) -> list[PhoneFigures]:
+    """Return the figures of every phone, from the runs of one case; the fastest cold one first."""
+    found = []
+    for phone in {run.phone: None for run in runs}:
+        own = [run for run in runs if run.phone == phone]
+        cold, hot = (_counted(own, *each) for each in (COLD, HOT))
+        model, slowdown = safe_text(own[0].facts.model, 40), _interval(phone, cold, hot)
+        found.append(PhoneFigures(phone, model, _median(cold), _median(hot), slowdown))
+    return sorted(found, key=lambda one: (one.cold_ms or math.inf, one.phone))
 
 
-def _join(names: Sequence[str], findings: Sequence[Finding]) -> Finding:
-    """Join the answers of several backends or engines, each with its name."""
-    if len(names) == 1:
-        return findings[0]
-    named = list(zip(names, findings, strict=True))
-    known = [finding.provenance for finding in findings if finding.provenance is not None]
-    return Finding(
-        findings[0].question,
-        " ".join(f"{name}: {finding.sentence}" for name, finding in named),
-        weakest_provenance(known) if known else None,
-        "; ".join(f"{name}: {finding.answer}" for name, finding in named if finding.answer),
-        next((finding.unproven for finding in findings if finding.unproven), None),
+def _counted(runs: Sequence[MeasuredRun], protocol: Protocol, metric: str) -> dict[int, float]:
+    """Return the values that count, by block."""
+    counted = [run for run in runs if run.condition.protocol is protocol and run.counts(metric)]
+    return {run.block: run.metrics[metric].value for run in counted}
+
+
+def _median(values: dict[int, float]) -> float | None:
+    return median(values.values()) if values else None
+
+
+def _interval(
+    phone: str, cold: dict[int, float], hot: dict[int, float]
+) -> tuple[float, float] | None:
+    if not cold or not hot:
+        return None
+    pair = RunPair(phone, [*cold.values()], [*hot.values()], ([*cold], [*hot]))
+    estimate = estimate_log_ratio([pair])
+    if estimate is None:
+        return None
+    half = estimate.half_width(ALPHA)
+    return math.exp(estimate.log_ratio - half), math.exp(estimate.log_ratio + half)
+
+
+def fleet_sentences(fleet: Sequence[PhoneFigures]) -> tuple[str, ...]:
+    """Say what the figures show; what a missing figure would decide is left out."""
+    complete = [one for one in fleet if one.cold_ms and one.hot_ms]
+    if len(complete) < len(fleet) or len(complete) < 2:
+        return ("Some phones have no result yet, so they cannot be compared.",)
+    return tuple(filter(None, (_order(complete), _cost(complete), _round(complete))))
+
+
+def _order(fleet: Sequence[PhoneFigures]) -> str:
+    cold, hot = _sorted(fleet, _cold), _sorted(fleet, _hot)
+    first, tied = cold[0], _tied(cold, _cold)
+    if len(tied) > 1:
+        text = f"When cold, {_names(tied)} are too close to tell apart ({_span(tied, _cold)} ms). "
+    else:
+        text = f"When cold, {first.model} is fastest with {format_ms(_cold(first))} ms per step. "
+    after, best = _tied(hot, _hot), hot[0]
+    if len(after) > 1:
+        return f"{text}After ten minutes, {_names(after)} are too close to tell apart " + (
+            f"({_span(after, _hot)} ms)."
+        )
+    still = " still" if tied == [best] else ""
+    text += (
+        f"After ten minutes of training, {best.model}{still} is, with {format_ms(_hot(best))} ms"
     )
+    if best in tied:
+        return f"{text}."
+    return f"{text}, and {first.model} is {_place(first, hot)} with {format_ms(_hot(first))} ms."
 
 
-def _scope_findings(runs: Sequence[MeasuredRun], mix: bool) -> tuple[Finding, Finding, Finding]:
-    cold = fleet_means(runs, Protocol.COLD, COLD_METRIC, mix)
-    sustained = fleet_means(runs, Protocol.ENDURANCE, SUSTAINED_METRIC, mix)
-    energy = fleet_means(runs, Protocol.ENDURANCE, "energy_per_step_mj", mix)
+def _cost(fleet: Sequence[PhoneFigures]) -> str:
+    """Name the phone that heat costs most, with the error of that cost."""
+    most = max(fleet, key=lambda one: one.ratio)
+    if most.slowdown is None:
+        return ""
+    low, high = most.slowdown
+    if low <= 1 + TIE:
+        return "What heat costs is too close to tell on every phone."
+    was, now = (_place(most, _sorted(fleet, by)) for by in (_cold, _hot))
+    fall = f", and it falls from {was} place to {now}" if was != now else ""
     return (
-        _finding("Which phone is fastest when cold?", cold, _lead(cold, "when cold"), _first(cold)),
-        _finding(
-            "Which phone is fastest after ten minutes?",
-            sustained,
-            _lead(sustained, "after ten minutes of heat") + _change_by_heat(cold, sustained),
-            _first(sustained),
-        ),
-        _cohort_finding(sustained, energy),
+        f"Heat costs {most.model} most: after ten minutes a step takes {most.ratio - 1:.0%} longer "
+        f"than when cold (95 %: {100 * low - 100:.0f} to {100 * high - 100:.0f} %){fall}."
+    ).replace("% longer", " % longer")
+
+
+def _round(fleet: Sequence[PhoneFigures]) -> str:
+    """Say which phones to choose for a federated round, and why."""
+    if len(fleet) <= ROUND:
+        return ""
+    chosen = round_of(fleet)
+    fastest = _sorted(fleet, _cold)[:ROUND]
+    text = f"For a federated round of three phones, choose {_names(chosen)}"
+    slowest = max(map(_hot, chosen))
+    if set(chosen) == set(fastest):
+        return f"{text}: they are the fastest when cold and when hot ({format_ms(slowest)} ms)."
+    late = max(fastest, key=_hot)
+    return (
+        f"{text}, not the three that are fastest when cold: a round lasts as long as its slowest "
+        f"phone, and {late.model} would need {format_ms(_hot(late))} ms per step when hot, "
+        f"not {format_ms(slowest)}."
     )
 
 
-def _first(means: FleetMeans) -> str:
-    """Name the first phone, and mark a lead that is not proven."""
-    if not means.ranked:
-        return ""
-    first = means.ranked[0].name
-    return f"{first} (not proven)" if _unproven_reason(means) else first
+def round_of(fleet: Sequence[PhoneFigures]) -> list[PhoneFigures]:
+    """Return the phones of the shortest round; none if a figure is missing."""
+    if len(fleet) <= ROUND or not all(one.hot_ms and one.cold_ms for one in fleet):
+        return []
+    return _sorted(fleet, _hot)[:ROUND]
 
 
-def _finding(question: str, means: FleetMeans, text: str, answer: str) -> Finding:
-    if not means.ranked:
-        return Finding(question, f"No phone can be ranked first: {means.problem}.")
-    provenance = weakest_provenance(mean.provenance for mean in means.ranked)
-    sentence = f"{provenance_prefix(provenance)}{text}{_scope(means)}."
-    sentence = sentence[0].upper() + sentence[1:]
-    return Finding(question, sentence, provenance, answer, _unproven_reason(means))
+def _cold(one: PhoneFigures) -> float:
+    return one.cold_ms or math.inf
 
 
-def _lead(means: FleetMeans, when: str) -> str:
-    """Name the first phone, and say whether its lead is proven."""
-    if not means.ranked:
-        return ""
-    first, *rest = means.ranked
-    if not rest:
-        return f"{when}, {first.name} needs {_ms(first)} per step; no other phone can be compared"
-    second = rest[0]
-    if _unproven_reason(means) is None:
-        ahead = f"{second.value / first.value:.2f} times as fast as {second.name} ({_ms(second)})"
-        return f"{when}, {first.name} is fastest with {_ms(first)} per step, {ahead}"
-    lead = f"{when}, {first.name} leads with {_ms(first)} per step, ahead of {second.name} with "
-    return f"{lead}{_ms(second)}; {_unproven_text(means)}"
+def _hot(one: PhoneFigures) -> float:
+    return one.hot_ms or math.inf
 
 
-def _unproven_reason(means: FleetMeans) -> RankClaim | None:
-    """Return why the lead is not proven; None when it is, or when there is only one phone."""
-    first, *rest = means.ranked
-    if all(are_distinguishable(first, other) for other in rest):
-        return None
-    if any(mean.provenance.error_unknown for mean in means.ranked):
-        return RankClaim.ERROR_UNKNOWN
-    if min(mean.interval.n for mean in means.ranked) < CLAIM_RUNS_MIN:
-        return RankClaim.TOO_FEW_RUNS
-    return RankClaim.UNSTABLE if instability(first, rest) else RankClaim.NOT_DISTINGUISHABLE
+Value = Callable[[PhoneFigures], float]
 
 
-def _unproven_text(means: FleetMeans) -> str:
-    first, *rest = means.ranked
-    match _unproven_reason(means):
-        case RankClaim.ERROR_UNKNOWN:
-            return "this is not proven, because the numbers come from a model of unknown error"
-        case RankClaim.TOO_FEW_RUNS:
-            fewest = min(mean.interval.n for mean in means.ranked)
-            runs = "one run" if fewest == 1 else f"{fewest} runs"
-            return f"this is not proven with {runs} per cell"
-        case RankClaim.UNSTABLE:
-            unstable = instability(first, rest)
-            return f"this is not proven: {unstable.text if unstable else 'unclear'}"
-        case _:
-            close = sum(not are_distinguishable(first, other) for other in rest)
-            phones = "one phone" if close == 1 else f"{close} phones"
-            return f"the difference to {phones} is not significant"
+def _sorted(fleet: Sequence[PhoneFigures], value: Value) -> list[PhoneFigures]:
+    return sorted(fleet, key=lambda one: (value(one), one.phone))
 
 
-def _change_by_heat(cold: FleetMeans, sustained: FleetMeans) -> str:
-    """Say how the phone that was first when cold ranks after ten minutes."""
-    if not sustained.ranked:
-        return ""
-    if not cold.ranked:
-        return f"; the cold ranking is unknown: {cold.problem}"
-    winner = cold.ranked[0]
-    phones = [mean.phone for mean in sustained.ranked]
-    if winner.phone not in phones:
-        return f"; {winner.name}, first when cold, has no valid ten-minute run"
-    rank = phones.index(winner.phone) + 1
-    after = sustained.ranked[rank - 1]
-    heat = heat_slowdown(winner, after)
-    slowdown = f"{heat.ratio:.2f} times its cold time" if heat else ""
-    if rank == 1:
-        return f"; it was also first when cold{slowdown and f' and now takes {slowdown}'}"
-    text = f"; {winner.name}, first when cold, is now number {rank} with {_ms(after)}"
-    return text + (slowdown and f", {slowdown}")
+def _tied(ordered: Sequence[PhoneFigures], value: Value) -> list[PhoneFigures]:
+    """Return the phones that are too close to the first to be told apart, the first included."""
+    return [one for one in ordered if value(one) <= value(ordered[0]) * (1 + TIE)]
 
 
-def _cohort_finding(sustained: FleetMeans, energy: FleetMeans) -> Finding:
-    question = "Which three phones for a federated round?"
-    if not sustained.ranked:
-        return Finding(question, f"Three phones cannot be chosen: {sustained.problem}.")
-    cohort = choose_top_three(sustained.ranked, energy.ranked)
-    if cohort is None:
-        phones = len(sustained.ranked)
-        count = "only one phone has" if phones == 1 else f"only {phones} phones have"
-        return Finding(question, f"Three phones cannot be chosen: {count} a valid ten-minute run.")
-    names = ", ".join(mean.name for mean in cohort.chosen)
-    finding = _finding(question, sustained, _cohort_text(cohort), names)
-    return replace(finding, chosen=tuple(mean.phone for mean in cohort.chosen))
+def _place(one: PhoneFigures, ordered: Sequence[PhoneFigures]) -> str:
+    place = ordered.index(one)
+    return ORDINALS[place] if place < len(ORDINALS) else f"number {place + 1}"
 
 
-def _cohort_text(cohort: TopThree) -> str:
-    first, second, third = cohort.chosen
-    names = f"{first.name}, {second.name} and {third.name}"
-    times = f"{_ms(first)}, {_ms(second)} and {_ms(third)}"
-    text = f"take {names}: after ten minutes they need {times} per step, and a round lasts as long "
-    text += f"as its slowest phone, {_ms(third)} per step"
-    if cohort.runner_up is not None:
-        text += f"; {cohort.runner_up.name} would be as fast, but needs more energy per step"
-    elif cohort.next_fastest is not None:
-        text += f"; with {cohort.next_fastest.name} it would be {_ms(cohort.next_fastest)}"
-    return text
+def _span(phones: Sequence[PhoneFigures], value: Value) -> str:
+    low, high = (format_ms(end(map(value, phones))) for end in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
-def _scope(means: FleetMeans) -> str:
-    if means.cells_all == 1:
-        return ""
-    if means.cells_used == means.cells_all:
-        return f" (geometric mean of {means.cells_used} cells)"
-    if means.cells_used == 1:
-        return f" (in the one of {means.cells_all} cells that every phone has)"
-    cells = f"{means.cells_used} of {means.cells_all} cells"
-    return f" (geometric mean of the {cells} that every phone has)"
-
-
-def _ms(mean: FleetMean) -> str:
-    return f"{format_ms(mean.value)} ms"
-
-
-def choose_top_three(
-    sustained: Sequence[FleetMean], energy: Sequence[FleetMean]
-) -> TopThree | None:
-    """Choose three phones for a federated round; None when there are fewer than three.
-
-    A synchronous round ends when its slowest phone does, so the sustained time of the slowest is
-    minimised. Phones within two percent count as equally fast; among those, the ones that need the
-    least energy are taken. The means are sorted, the fastest first.
-    """
-    if len(sustained) < COHORT_SIZE:
-        return None
-    limit = sustained[COHORT_SIZE - 1].value * (1 + EQUAL_MARGIN)
-    fast_enough = [mean for mean in sustained if mean.value <= limit]
-    chosen = fast_enough[:COHORT_SIZE]
-    runner_up = None
-    energy_of = {mean.phone: mean for mean in energy}
-    if len(fast_enough) > COHORT_SIZE and all(_same_source(m, energy_of) for m in fast_enough):
-        frugal = sorted(fast_enough, key=lambda mean: (energy_of[mean.phone].value, mean.value))
-        chosen = sorted(frugal[:COHORT_SIZE], key=lambda mean: mean.value)
-        runner_up = frugal[COHORT_SIZE]
-    others = [mean for mean in sustained if mean not in chosen]
-    return TopThree(tuple(chosen), others[0] if others else None, runner_up)
-
-
-def _same_source(mean: FleetMean, energy_of: dict[str, FleetMean]) -> bool:
-    """Return whether the phone's energy is known and has the same source as its time."""
-    energy = energy_of.get(mean.phone)
-    return energy is not None and energy.provenance.source is mean.provenance.source
+def _names(phones: Sequence[PhoneFigures]) -> str:
+    *others, last = [one.model for one in phones]
+    return f"{', '.join(others)} and {last}" if others else last

@@ -14,7 +14,7 @@ from orchestrator.analysis.ab_comparison import (
     compare_sides,
 )
 from orchestrator.analysis.failure_rates import FailureComparison, FailureVerdict, compare_failures
-from orchestrator.analysis.findings import Finding, fleet_findings
+from orchestrator.analysis.findings import fleet_sentences, phone_figures, round_of
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
 from orchestrator.analysis.measurements import (
     MeasuredRun,
@@ -41,8 +41,9 @@ from orchestrator.store.metric_rows import attempt_outcomes, metric_values
 from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
-__all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "Finding", "FleetRow"]
-__all__ += ["FailureVerdict", "clock_table", "fleet_findings", "median", "same_applied_clocks"]
+__all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "FailureVerdict", "FleetRow"]
+__all__ += ["clock_table", "fleet_sentences", "median", "phone_figures", "round_of"]
+__all__ += ["same_applied_clocks"]
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,19 @@ def check(fix: bool, write_ceilings: bool) -> int:
 
 @click.command()
 @click.option("--no-demo", is_flag=True, help="Leave the demo's table in README.md as it is.")
-def docs(no_demo: bool) -> int:
+@click.option("--site", is_flag=True, help="Build the documentation as a web site in site/.")
+def docs(no_demo: bool, site: bool) -> int:
     """Regenerate the tables of docs/reference from the code, and the demo's by running it.
 
-    Example: farm docs
+    \b
+    Examples:
+      farm docs
+      farm docs --site
     """
-    command = [sys.executable, "-m", "docs.generate", *(["--no-demo"] if no_demo else [])]
+    module = ["docs.site", "site"] if site else ["docs.generate", *["--no-demo"] * no_demo]
     # Pages name commands as `farm`, however this one was called.
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    command = [sys.executable, "-m", *module]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

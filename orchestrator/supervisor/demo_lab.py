@@ -32,6 +32,7 @@ RETRY_DELAY_S = 0.1
 POLL_INTERVAL_S = 0.05
 FAILURES_MAX = 4  # failures of one service before the lab gives up
 HOSTS = ("host-a", "host-b")
+THIS_HOST = "this-computer"
 
 Answer = TypeVar("Answer")
 Report = Callable[[str], None]
@@ -43,6 +44,7 @@ class DemoLab:
 
     connection: LabConnection
     supervisor: Supervisor
+    lab: Lab
 
     def keep_up(self) -> bool:
         """Restart processes that ended; always true, for use in conditions."""
@@ -99,13 +101,25 @@ def demo_lab(
             report(f"starting broker, store, scheduler, ingest and {started}")
             with services(lab, agents) as processes, LabConnection(lab, "demo") as connection:
                 supervisor = Supervisor([*phones, *processes], FAILURES_MAX, on_restart or report)
-                demo = DemoLab(connection, supervisor)
+                demo = DemoLab(connection, supervisor, lab)
                 wait_for_phones(demo, len(profiles))
                 idle = count_text(len(profiles), "phone")
                 report(f"{idle} idle on {count_text(len(hosts), 'host')}")
                 yield demo
         finally:
             stop_all(phones)
+
+
+@contextmanager
+def this_computer(demo: DemoLab) -> Iterator[None]:
+    """Add this computer as one more phone, on a host of its own, to a running lab."""
+    phones, addresses = virtual_phones(demo.lab, 1.0, profiles=NATIVE, name="native")
+    agent = agent_process(demo.lab, THIS_HOST, "--private-adb", "--connect", addresses[0])
+    try:
+        agent.start()
+        yield
+    finally:
+        stop_all([*phones, agent])
 
 
 def _pace_text(speed: float) -> str:

@@ -1,228 +1,86 @@
-"""Findings: three sentences that claim no more than the runs show."""
-
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+"""The sentences of `farm demo`: order, cost of heat, and a federated round."""
 
 import pytest
 
-from orchestrator.analysis.findings import fleet_findings
+from orchestrator.analysis.findings import fleet_sentences, phone_figures, round_of
 from orchestrator.analysis.measurements import MeasuredRun
-from orchestrator.analysis.rank_statement import RankClaim
-from tests.analysis.builders import EXTRAPOLATED, FITTED, HOST, endurance, measured
-from workloads.protocol.metrics import Source
+from tests.analysis.builders import endurance, measured
 from workloads.protocol.verdict import Validity
 
-# serial -> (cold, after ten minutes): first when cold, last when hot
-FLEET = {"a": (10.0, 40.0), "b": (20.0, 22.0), "c": (30.0, 31.0), "d": (36.0, 36.5)}
+Fleet = dict[str, tuple[float, float]]  # cold and hot, in ms
+FLEET: Fleet = {"a": (10.0, 30.0), "b": (11.0, 20.0), "c": (12.0, 22.0), "d": (13.0, 23.0)}
 
 
-def fleet(times: dict[str, tuple[float, float]], n: int = 4, **changes: Any) -> list[MeasuredRun]:
+def runs(fleet: Fleet, blocks: int = 3) -> list[MeasuredRun]:
+    """Build the runs of a fleet, which differ by a percent from block to block."""
     return [
         run
-        for serial, (cold, hot) in times.items()
-        for repeat in range(n)
+        for phone, (cold, hot) in fleet.items()
+        for block in range(blocks)
         for run in (
-            measured(serial, cold, repeat=repeat, **changes),
-            endurance(serial, hot, repeat=repeat, **changes),
+            measured(phone, cold * (1 + 0.01 * block), repeat=block),
+            endurance(phone, hot * (1 + 0.01 * block), repeat=block),
         )
     ]
 
 
-def sentences(runs: Iterable[MeasuredRun]) -> list[str]:
-    return [finding.sentence for finding in fleet_findings(list(runs))]
+def sentences(fleet: Fleet, blocks: int = 3) -> tuple[str, ...]:
+    return fleet_sentences(phone_figures(runs(fleet, blocks)))
 
 
-def test_measured_runs_give_three_findings() -> None:
-    expected = [
-        "When cold, Model a is fastest with 10.0 ms per step, 2.00 times as fast as Model b "
-        "(20.0 ms).",
-        "After ten minutes of heat, Model b is fastest with 22.0 ms per step, 1.41 times as fast "
-        "as Model c (31.0 ms); Model a, first when cold, is now number 4 with 40.0 ms, 4.00 "
-        "times its cold time.",
-        "Take Model b, Model c and Model d: after ten minutes they need 22.0 ms, 31.0 ms "
-        "and 36.5 ms per step, and a round lasts as long as its slowest phone, 36.5 ms per step; "
-        "with Model a it would be 40.0 ms.",
-    ]
-    assert sentences(fleet(FLEET)) == expected
-
-
-def test_a_phone_that_stays_fastest_is_named() -> None:
-    times = {"a": (10.0, 15.0), "b": (20.0, 60.0)}
-    expected = "; it was also first when cold and now takes 1.50 times its cold time."
-    assert sentences(fleet(times))[1].endswith(expected)
+def test_a_fleet_whose_order_changes_with_heat() -> None:
+    order, cost, cohort = sentences(FLEET)
+    assert order == (
+        "When cold, Model a is fastest with 10.1 ms per step. After ten minutes of training, "
+        "Model b is, with 20.2 ms, and Model a is fourth with 30.3 ms."
+    )
+    assert cost.startswith(
+        "Heat costs Model a most: after ten minutes a step takes 200 % longer than when cold (95 %:"
+    )
+    assert cost.endswith("and it falls from first place to fourth.")
+    assert cohort == (
+        "For a federated round of three phones, choose Model b, Model c and Model d, not the three "
+        "that are fastest when cold: a round lasts as long as its slowest phone, and Model a would "
+        "need 30.3 ms per step when hot, not 23.2."
+    )
 
 
 @pytest.mark.parametrize(
-    ("changes", "prefix"),
+    ("changes", "number", "text"),
     [
-        ({"provenance": FITTED}, "Simulated ±10%: "),
-        ({"provenance": EXTRAPOLATED}, "Simulated, error unknown: "),
-        ({"provenance": HOST}, "On a computer: "),
+        (
+            {"b": (10.05, 20.0)},
+            0,
+            "Model a and Model b are too close to tell apart (10.1 to 10.2 ms)",
+        ),
+        ({"c": (12.0, 20.1)}, 0, "After ten minutes, Model b and Model c are too close to tell"),
+        ({"a": (10.0, 11.0)}, 0, "Model a still is, with 11.1 ms."),
+        ({"a": (10.0, 11.0)}, 2, "Model c: they are the fastest when cold and when hot (22.2 ms)"),
     ],
 )
-def test_simulated_and_host_numbers_are_marked_at_the_start(
-    changes: dict[str, Any], prefix: str
-) -> None:
-    found = fleet_findings(fleet(FLEET, **changes))
-    assert [finding.sentence.startswith(prefix) for finding in found] == [True] * 3
-    sources = {finding.provenance.source for finding in found if finding.provenance}
-    assert (sources == {Source.SIMULATED}) is prefix.startswith("Simulated")
+def test_what_is_close_and_what_stays(changes: Fleet, number: int, text: str) -> None:
+    assert text in sentences(FLEET | changes)[number]
 
 
-@pytest.mark.parametrize(
-    ("runs", "reason", "text"),
-    [
-        # extrapolated numbers are never called fastest
-        (
-            fleet(FLEET, provenance=EXTRAPOLATED),
-            RankClaim.ERROR_UNKNOWN,
-            "; this is not proven, because the numbers come from a model of unknown error",
-        ),
-        (fleet(FLEET, n=2), RankClaim.TOO_FEW_RUNS, "; this is not proven with 2 runs per"),
-        (fleet(FLEET, n=1), RankClaim.TOO_FEW_RUNS, "; this is not proven with one run per"),
-        # a difference within the model's error
-        (
-            fleet({"a": (10.0, 10.0), "b": (11.0, 11.0)}, provenance=FITTED),
-            RankClaim.NOT_DISTINGUISHABLE,
-            "; the difference to one phone is not significant",
-        ),
-    ],
-)
-def test_an_unproven_lead_is_marked(runs: list[MeasuredRun], reason: RankClaim, text: str) -> None:
-    for finding in fleet_findings(runs)[:2]:
-        assert finding.unproven is reason
-        assert finding.answer.endswith(" (not proven)")
-        assert " leads with " in finding.sentence
-        assert text in finding.sentence
-        assert "fastest" not in finding.sentence
+def test_heat_that_costs_nothing_is_not_a_finding() -> None:
+    flat = {phone: (cold, cold) for phone, (cold, _) in FLEET.items()}
+    assert sentences(flat)[1] == "What heat costs is too close to tell on every phone."
 
 
-def test_a_lead_of_drifting_runs_is_not_proven() -> None:
-    drift = [10.0, 10.6, 11.1, 11.7, 12.2, 12.8]
-    steady = [12.0, 12.3, 11.9, 12.2, 12.0, 12.1]
-    runs = [
-        measured(serial, value, repeat=repeat)
-        for serial, values in (("a", drift), ("b", steady))
-        for repeat, value in enumerate(values)
-    ]
-    finding = fleet_findings(runs)[0]
-    assert finding.unproven is RankClaim.UNSTABLE
-    assert "; this is not proven: runs drift" in finding.sentence
+def test_one_run_has_no_interval() -> None:
+    assert len(sentences(FLEET, blocks=1)) == 2
 
 
-def test_several_cells_are_combined_by_the_geometric_mean() -> None:
-    times = {("a", 32): 2.0, ("a", 256): 8.0, ("b", 32): 10.0, ("b", 256): 40.0}
-    runs = [
-        measured(serial, value, parameters={"batch_size": size}, repeat=repeat)
-        for (serial, size), value in times.items()
-        for repeat in range(4)
-    ]
-    expected = "When cold, Model a is fastest with 4.00 ms per step, 5.00 times as fast as Model b "
-    assert sentences(runs)[0] == expected + "(20.0 ms) (geometric mean of 2 cells)."
+@pytest.mark.parametrize("missing", ["cold", "endurance"])
+def test_nothing_is_concluded_before_all_phones_have_both(missing: str) -> None:
+    left = [r for r in runs(FLEET) if (r.phone, r.condition.protocol) != ("d", missing)]
+    fleet = phone_figures(left)
+    assert fleet_sentences(fleet) == (
+        "Some phones have no result yet, so they cannot be compared.",
+    )
+    assert round_of(fleet) == []
 
 
-def test_only_cells_of_all_phones_count() -> None:
-    small, large = {"batch_size": 32}, {"batch_size": 256}
-    runs = [measured("a", 10.0, parameters=small, repeat=repeat) for repeat in range(4)]
-    runs += [measured("b", 20.0, parameters=small, repeat=repeat) for repeat in range(4)]
-    # only b has a fast run of another cell, which must not count
-    runs += [measured("b", 0.1, parameters=large, repeat=repeat) for repeat in range(4)]
-    assert "(in the one of 2 cells that every phone has)" in sentences(runs)[0]
-    assert sentences(runs)[0].startswith("When cold, Model a is fastest with 10.0 ms")
-
-
-def test_workloads_without_phone_work_are_ignored() -> None:
-    runs = [*fleet(FLEET), *(measured(serial, 0.001, workload="noop") for serial in FLEET)]
-    assert sentences(runs) == sentences(fleet(FLEET))
-
-
-def test_missing_data_is_named() -> None:
-    expected = [
-        "No phone can be ranked first: there is no valid cold run yet.",
-        "No phone can be ranked first: there is no valid endurance run yet.",
-        "Three phones cannot be chosen: there is no valid endurance run yet.",
-    ]
-    assert sentences([measured("a", validity=Validity.VOID)]) == expected
-    assert [finding.provenance for finding in fleet_findings([])] == [None] * 3
-
-
-def test_without_cold_runs_the_difference_stays_open() -> None:
-    hot = [run for run in fleet(FLEET) if run.condition.protocol == "endurance"]
-    assert "the cold ranking is unknown: there is no valid cold run" in sentences(hot)[1]
-
-
-def test_a_fleet_of_three_takes_all_three() -> None:
-    expected = "Three phones cannot be chosen: only 2 phones have a valid ten-minute run."
-    assert sentences(fleet({"a": (1.0, 1.0), "b": (2.0, 2.0)}))[2] == expected
-
-
-def test_mixed_sources_give_no_finding() -> None:
-    runs = [*fleet(FLEET), *fleet({"z": (1.0, 1.0)}, provenance=HOST)]
-    for sentence in sentences(runs):
-        assert ": mlp-4 batch_size=32, " in sentence
-
-
-def with_energy(needs: dict[str, tuple[float, float]]) -> list[MeasuredRun]:
-    return [
-        endurance(serial, time, repeat=repeat, energy_per_step_mj=energy)
-        for serial, (time, energy) in needs.items()
-        for repeat in range(4)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("needs", "chosen", "reason"),
-    [
-        # c and d are equally fast within 2 %: energy decides
-        (
-            {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.2, 5)},
-            "Take Model a, Model b and Model d",
-            "Model c would be as fast, but needs more energy per step",
-        ),
-        # 3 % slower is slower, at any energy
-        (
-            {"a": (10, 1), "b": (11, 1), "c": (20.0, 9), "d": (20.7, 5)},
-            "Take Model a, Model b and Model c",
-            "with Model d it would be 20.7 ms",
-        ),
-    ],
-)
-def test_equally_fast_phones_are_chosen_by_energy(
-    needs: dict[str, tuple[float, float]], chosen: str, reason: str
-) -> None:
-    sentence = sentences(with_energy(needs))[2]
-    assert sentence.startswith(chosen)
-    assert reason in sentence
-
-
-def test_without_energy_the_faster_phone_is_chosen() -> None:
-    times = {"a": (1.0, 10.0), "b": (1.0, 11.0), "c": (1.0, 20.0), "d": (1.0, 20.2)}
-    assert sentences(fleet(times))[2].startswith("Take Model a, Model b and Model c")
-
-
-def test_a_hostile_name_is_escaped() -> None:
-    hostile = measured("a").facts.model_copy(update={"model": "Pi\x1b[2Jxel\u202e"})
-    assert "Pi[2Jxel needs" in sentences([measured("a", facts=hostile)])[0]
-
-
-def test_energy_of_another_source_is_ignored() -> None:
-    needs = {"a": (10.0, 1.0), "b": (11.0, 1.0), "c": (20.0, 9.0), "d": (20.2, 5.0)}
-    runs = []
-    for run in with_energy(needs):
-        energy = run.metrics["energy_per_step_mj"].model_copy(update={"provenance": FITTED})
-        runs.append(replace(run, metrics=run.metrics | {"energy_per_step_mj": energy}))
-    assert sentences(runs)[2].startswith("Take Model a, Model b and Model c")
-
-
-def test_phones_of_one_model_are_named_with_their_serials() -> None:
-    twin = measured("b").facts.model_copy(update={"model": "Model a"})
-    first = sentences([measured("a", 10.0), measured("b", 20.0, facts=twin)])[0]
-    assert "Model a (a)" in first
-    assert "Model a (b)" in first
-
-
-def test_a_short_answer_marks_an_unproven_lead() -> None:
-    assert [found.answer for found in fleet_findings(fleet(FLEET))[:2]] == ["Model a", "Model b"]
-    unsure = fleet_findings(fleet(FLEET, provenance=EXTRAPOLATED))
-    assert unsure[0].answer == "Model a (not proven)"
+def test_runs_that_do_not_count_are_left_out() -> None:
+    suspect = measured("a", 1.0, repeat=9, validity=Validity.SUSPECT)
+    assert phone_figures([*runs(FLEET), suspect]) == phone_figures(runs(FLEET))

@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.findings import fleet_findings
+from docs.demo_table import demo_hook, demo_table
+from orchestrator.analysis.findings import phone_figures, round_of
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.app.export_results import incomplete_text
-from orchestrator.commands.demo import BATCH, end_text, summary_rows
+from orchestrator.commands.demo import end_text, host_text, summary_rows
 from orchestrator.planning.states import RunState
 from orchestrator.store.sweep_queries import SweepSummary
 from tests.analysis.builders import endurance, measured
-from workloads.protocol.verdict import Validity
+from workloads.protocol.verdict import Reason, ReasonCode, Validity
 
 PHONES = ("a", "b", "c", "d")
 MODELS = {phone: f"Model {phone}" for phone in PHONES}
-CASE: dict[str, Any] = {"parameters": {"batch_size": BATCH}}
+CASE: dict[str, Any] = {"parameters": {"batch_size": 256}}
 
 
 def cold(phone: str, **changes: Any) -> MeasuredRun:
@@ -29,13 +30,13 @@ def hot(phone: str, **changes: Any) -> MeasuredRun:
 
 def table(*runs: MeasuredRun) -> dict[str, tuple[str, ...]]:
     """Return the rows by model, marked by the decision of the printed sentence."""
-    rows = summary_rows(runs, MODELS, fleet_findings(runs)[-1].chosen)
-    return {row[0]: row[1:] for row in rows}
+    chosen = [one.phone for one in round_of(phone_figures(runs))]
+    return {row[0]: row[1:] for row in summary_rows(runs, MODELS, chosen)}
 
 
 def test_the_best_of_all_phones_is_marked_and_three_are_chosen() -> None:
     rows = table(*map(cold, PHONES), *map(hot, PHONES))
-    assert rows["Model a"] == ("10.0 *", "-", "20.0 *", "-", "-", "chosen")
+    assert rows["Model a"] == ("10.0 *", "20.0 *", "-", "-", "-", "chosen")
     assert [row[-1] for row in rows.values()] == ["chosen"] * 3 + [""]
 
 
@@ -50,12 +51,47 @@ def test_nothing_is_best_before_all_phones_were_measured(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
-def test_phones_are_marked_as_chosen_only_if_the_sentence_chooses_them(count: int) -> None:
-    runs = [*map(cold, PHONES), *map(hot, PHONES[:count])]
-    sentence = fleet_findings(runs)[-1].sentence
-    chosen = {model for model, row in table(*runs).items() if row[-1]}
-    assert bool(chosen) == (count >= 3) == ("cannot be chosen" not in sentence)
-    assert all(model in sentence for model in chosen)
+def test_phones_are_chosen_only_if_all_were_measured_hot(count: int) -> None:
+    rows = table(*map(cold, PHONES), *map(hot, PHONES[:count]))
+    assert any(row[-1] for row in rows.values()) == (count == len(PHONES))
+
+
+PRINTED = f"""
+SIMULATED: by models
+{"PHONE"}\tCPU COLD\tCPU AFTER 10 MIN
+a\t1.00 *\t1.90
+b\t2.00\t2.90 *
+c\t2.01\t3.10
+d\t2.04\t3.48
+
+- A sentence.
+
+MEASURED: this computer
+"""
+
+
+def test_the_readme_shows_table_sentences_and_the_phones_that_tie() -> None:
+    shown = demo_table(PRINTED)
+    assert shown.startswith(
+        "SIMULATED: by models.\n\n| PHONE | CPU COLD | CPU AFTER 10 MIN |\n| ---"
+    )
+    assert shown.endswith("| d | 2.04 | 3.48 |\n\n- A sentence.")
+    assert demo_hook(PRINTED) == (
+        "Three phones that are within 2 % of each other in a ten-second run are **20 % apart "
+        "after ten minutes** (simulated)."
+    )
+    with pytest.raises(LookupError, match="no three phones"):
+        demo_hook(PRINTED.replace("2.01", "2.50"))
+
+
+def test_the_line_about_this_computer_has_its_verdict() -> None:
+    busy = Reason.suspect(ReasonCode.OWN_CORES_SHARED, busy_pct=70.0, limit_pct=4.0)
+    good, bad = measured("n", 16.1), measured("n", 16.1, validity=Validity.SUSPECT, reasons=(busy,))
+    assert host_text([good], 2).endswith(
+        "16.1 ms per step on 2 cores (source: host). Verdict: valid."
+    )
+    assert host_text([bad], 1).endswith(f"1 core (source: host). Verdict: suspect: {busy.text}.")
+    assert host_text([], 1) == "Not measured on this computer: its run has no result."
 
 
 def test_a_run_that_does_not_count_gives_no_value() -> None:

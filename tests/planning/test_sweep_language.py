@@ -20,7 +20,7 @@ MATRIX = "matrix: {batch_size: [32, 64, 256], cores: [big2, big4]}\n"
 IDS = {
     "cambridge": "sw-1bcb99b7",
     "daily": "sw-bf589529",
-    "demo": "sw-3d4c0253",
+    "demo": "sw-3843d44a",
     "emdl21": "sw-07133b09",
     "infeasible": "sw-bdf2cb78",
     "inference": "sw-1c044889",

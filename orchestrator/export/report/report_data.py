@@ -7,12 +7,11 @@ from itertools import takewhile
 from statistics import median
 
 from orchestrator.analysis.cell_axes import CellAxis, cell_settings, varying_axes
-from orchestrator.analysis.fleet_means import OFF_PHONE
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetRow, compare_fleet
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome, weakest_provenance
 from orchestrator.analysis.set_clocks import same_applied_clocks
 from orchestrator.export.report.figure import Figure, number_text
-from workloads.catalogue import Case
+from workloads.catalogue import CATALOGUE, Case
 from workloads.protocol.condition import HEADLINES, Condition, Protocol
 from workloads.protocol.metrics import METRICS, Provenance
 from workloads.protocol.same_clocks import SameClock, same_clock_texts
@@ -22,6 +21,7 @@ from workloads.text import safe_text
 LARGE, SMALL = 1e4, 0.1  # values beyond are shown with another prefix of their unit
 _LARGER, _SMALLER = {"ms": "s", "mJ": "J"}, {"ms": "µs", "mJ": "µJ"}
 ENERGY = "energy_per_sample_mj"
+OFF_PHONE = frozenset(name for name, workload in CATALOGUE.items() if not workload.on_phone)
 
 
 @dataclass(frozen=True)
