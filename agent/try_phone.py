@@ -122,7 +122,11 @@ def _first_checks(phone: Phone, context: LaneContext) -> Iterator[Check]:
     yield _check_settings(phone, maker)
     yield _check_screen(phone, maker)
     zones, temp_c = facts.cpu_zones, take_snapshot(phone).temp_c
-    shown = f"{len(zones)} CPU zones, the hottest at {temp_c:.1f} °C" if temp_c is not None else ""
+    shown = (
+        f"{len(zones)} CPU zone{'s' * (len(zones) != 1)}, the hottest at {temp_c:.1f} °C"
+        if temp_c is not None
+        else ""
+    )
     hidden = next((text for text in facts.uncontrolled if "temperature" in text), "not shown")
     yield Check("heat", bool(shown), shown or hidden)
     opencl = facts.opencl

@@ -294,7 +294,7 @@ class VirtualPhone:
         if self.profile.layout is not None:
             apply_layout(tree, self.profile.layout)
         elif not self.profile.rooted:
-            deny_to_shell(tree)
+            deny_to_shell(tree, self.profile.soc, self.profile.sdk)
 
     def _brightness(self) -> int:
         text = self.settings["system"].get("screen_brightness", "0") if self.is_awake else "0"

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent.virtual.files.selinux import policy_of
 from agent.virtual.fleet_server import FleetConfig
+from agent.virtual.profiles import load_profile
+from agent.virtual.virtual_phone import VirtualPhone
 from tests.virtual.adb_host import AdbHost, AdbPhone
 from tests.virtual.running_fleet import serve_fleet_in_thread
 from workloads.cli_options import EVENT_TIME
@@ -70,3 +73,33 @@ def test_the_framework_still_reports_temperatures(stock: AdbPhone) -> None:
     assert "Current temperatures from HAL" in dump
     assert "mName=skin" in dump or "mType=3" in dump
     assert "temperature: " in stock.out("dumpsys battery")
+
+
+@pytest.mark.parametrize(
+    ("profile", "policy", "readable"),
+    [
+        ("samsung-s23-ultra", "SM8450 to SM8550, Android 12 to 15", {"zone", "gpu_model"}),
+        ("vivo-x100", "MT6765, Android 13", {"level", "current"}),
+        ("xiaomi-mi-9", "guessed", {"level", "gpu_model", "gpu_clock"}),
+    ],
+)
+def test_policies_are_those_of_four_real_phones(
+    profile: str, policy: str, readable: set[str]
+) -> None:
+    """CPU clocks, /proc/stat and files of the shell are allowed in all of them."""
+    loaded = load_profile(profile)
+    assert policy_of(loaded.soc, loaded.sdk) == policy
+    tree = VirtualPhone(loaded.model_copy(update={"rooted": False})).tree
+    gpu = "/sys/class/kgsl/kgsl-3d0"
+    paths = {
+        "zone": "/sys/class/thermal/thermal_zone0/temp",
+        "level": "/sys/class/power_supply/battery/capacity",
+        "current": "/sys/class/power_supply/battery/current_now",
+        "gpu_model": f"{gpu}/gpu_model",
+        "gpu_clock": f"{gpu}/gpuclk",
+    }
+    there = {name: path for name, path in paths.items() if tree.exists(path)}
+    allowed = {name for name, path in there.items() if not tree.resolve(path)[0].selinux_denied}
+    assert allowed == readable
+    for path in (f"{CPU}/cpufreq/policy0/scaling_cur_freq", "/proc/stat"):
+        assert not tree.resolve(path)[0].selinux_denied
