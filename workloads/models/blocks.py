@@ -15,11 +15,10 @@ def conv_norm(
     stride: int = 1,
     padding: Padding = "same",
     *,
-    groups: int = 1,
     source: str = "",
 ) -> tuple[Node, Node]:
     """Return a convolution without bias, and its batch normalization."""
-    conv = Conv2d(channels, kernel, stride, padding, groups, bias=False)
+    conv = Conv2d(channels, kernel, stride, padding, bias=False)
     inputs = (source,) if source else ()
     return Node(f"{name}.conv", conv, inputs), Node(f"{name}.norm", BatchNorm())
 

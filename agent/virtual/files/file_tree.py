@@ -180,15 +180,12 @@ class FileTree:
             node.content.clear()
         return node
 
-    def report_write(
-        self, path: str, operation: str, chunk: bytes, uid: int, cwd: str = "/"
-    ) -> None:
+    def report_write(self, path: str, operation: str, chunk: bytes, uid: int) -> None:
         """Report to the journal what was written to a file."""
         text = chunk[:_JOURNALLED_BYTES_MAX].decode("utf-8", "replace")
-        absolute_path = self._absolute(path, cwd)
         self.on_change(
             JournalEvent.FILE_WRITE,
-            path=absolute_path,
+            path=self._absolute(path, "/"),
             operation=operation,
             uid=uid,
             bytes=len(chunk),
