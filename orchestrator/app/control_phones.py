@@ -138,7 +138,7 @@ def retire_phone(
 
 @operation(Role.OPERATOR)
 def release_phone(lab: LabConnection, serial: str, dry_run: bool = False) -> OperatorChange:
-    """Return a suspect, quarantined or retired phone to service."""
+    """Return a held, quarantined or retired phone to service."""
     return _change(lab, serial, dry_run, phone_actions.release)
 
 

@@ -115,7 +115,7 @@ def show(serial: str, lab_folder: Path, as_json: bool) -> None:
 def check(serial: str, lab_folder: Path, as_json: bool) -> int:
     """Test a PHONE now.
 
-    The phone must answer, report temperatures and accept files. A suspect phone gets runs again if
+    The phone must answer, report temperatures and accept files. A held phone gets runs again if
     the check passes; a phone that fails it is quarantined. A busy phone is not checked.
 
     Example: farm phone check VM16T
@@ -280,7 +280,7 @@ def retire(
 @_PHONE
 @change_options
 def release(serial: str, dry_run: bool, lab_folder: Path) -> None:
-    """Return a suspect, quarantined or retired PHONE to service.
+    """Return a held, quarantined or retired PHONE to service.
 
     Example: farm phone release VM16T
     """

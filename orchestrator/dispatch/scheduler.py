@@ -68,7 +68,7 @@ COUNT_INTERVAL_S = 1.0
 CLEAN_ENDS = frozenset({EventKind.ACCEPTED, EventKind.SUSPECT, EventKind.VOID})
 RETRY_INTERVAL_S = 0.5
 FACTS_REQUEST_INTERVAL_S = 5.0
-SUSPECT_POLL_INTERVAL_S, CHECK_INTERVAL_S = 1.0, 60.0
+HELD_POLL_INTERVAL_S, CHECK_INTERVAL_S = 1.0, 60.0
 CANCEL_INTERVAL_S = 2.0
 
 
@@ -101,7 +101,7 @@ class Scheduler:
         self._skews: dict[str, float] = {}
         self._drained: dict[str, str] = {}
         self._history = SchedulerHistory(db)
-        self._suspects_read_at = -math.inf
+        self._held_read_at = -math.inf
         self._checked_at: dict[str, float] = {}
         self._cancelled_at: dict[RunId, float] = {}
 
@@ -162,7 +162,7 @@ class Scheduler:
         self._renew(leased, alive, now, moment)
         freed = self._expire(alive, now) if any(run.until < now for run in leased) else set()
         self._request_facts(self._summary.unknown_hosts, moment)
-        self._check_suspects(moment)
+        self._check_held(moment)
         self._cancel_runs(leased, moment)
         if moment - self._counted_at > COUNT_INTERVAL_S:
             self._end_sweeps(now)
@@ -291,15 +291,15 @@ class Scheduler:
                 self._facts_missing_since[host] = moment
                 self._command(host, Command(kind=CommandKind.RESEND_FACTS))
 
-    def _check_suspects(self, moment: float) -> None:
-        """Update phones by their flaps; check suspect phones as soon as they are idle."""
+    def _check_held(self, moment: float) -> None:
+        """Update phones by their flaps; check held phones as soon as they are idle."""
         idle, flaps = self._summary.idle, self._summary.flaps
         for serial, state in phone_health.update_from_flaps(self._db, flaps).items():
             self._broker.publish_event(health_event(serial, idle.get(serial, ""), state))
-        if moment - self._suspects_read_at < SUSPECT_POLL_INTERVAL_S:
+        if moment - self._held_read_at < HELD_POLL_INTERVAL_S:
             return
-        self._suspects_read_at = moment
-        for serial in phone_health.suspect_phones(self._db) & idle.keys():
+        self._held_read_at = moment
+        for serial in phone_health.held_phones(self._db) & idle.keys():
             if moment - self._checked_at.get(serial, -math.inf) > CHECK_INTERVAL_S:
                 self._checked_at[serial] = moment
                 command_id = f"auto-{serial}-{time.time():.0f}"[:64]

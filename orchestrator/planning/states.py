@@ -56,13 +56,20 @@ class ReportStatus(TextEnum):
     )
 
 
+HELD_BEFORE = "suspect"  # how older labs stored a phone that is held; now only runs are suspect
+
+
 class Health(TextEnum):
     """Whether a phone may get runs."""
 
     GOOD = "good", "gets runs"
-    SUSPECT = "suspect", "gets no runs until a check passes, automatic or by `farm phone check`"
+    HELD = "held", "gets no runs until a check passes, automatic or by `farm phone check`"
     QUARANTINED = "quarantined", "gets no runs until a check or `farm phone release`"
     RETIRED = "retired", "gets no runs and no trials of new sweeps until `farm phone release`"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Health | None":
+        return cls.HELD if value == HELD_BEFORE else None
 
 
 class PhoneAvailability(TextEnum):
@@ -75,7 +82,7 @@ class PhoneAvailability(TextEnum):
     DRAINED = "drained", "its host is drained; `farm host drain HOST --off` ends that"
     RESERVED = "reserved", "only a person uses it; `farm phone reserve PHONE --off` ends that"
     BUSY = "busy", "executes a job; the screen and the page show the stage of the job instead"
-    SUSPECT = Health.SUSPECT.value, Health.SUSPECT.text
+    HELD = Health.HELD.value, Health.HELD.text
     AWAY = "away", "no host reports it: check its cable, USB debugging and its host"
     QUARANTINED = Health.QUARANTINED.value, Health.QUARANTINED.text
     RETIRED = Health.RETIRED.value, Health.RETIRED.text

@@ -162,7 +162,7 @@ def commission(db: Database, serial: str, actor: Actor, command: str) -> Operato
 
 
 def release(db: Database, serial: str, actor: Actor) -> OperatorChange:
-    """Return a suspect, quarantined or retired phone to service."""
+    """Return a held, quarantined or retired phone to service."""
     undo = f"farm phone quarantine {serial} --why ..."
     text = ChangeText("gets runs again", "is neither quarantined nor retired", undo)
     return _change_health(db, "release", serial, actor, HealthState(), text)

@@ -1,7 +1,7 @@
 """The health of phones: how reports, flaps and checks change it.
 
-A phone is suspect after repeated failures or canary drift, after frequent disconnects, or when its
-settings were not restored. A suspect phone gets no runs; a health check then returns it to service
+A phone is held after repeated failures or canary drift, after frequent disconnects, or when its
+settings were not restored. A held phone gets no runs; a health check then returns it to service
 or quarantines it until an operator releases it.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from orchestrator.planning.states import Health
+from orchestrator.planning.states import HELD_BEFORE, Health
 from orchestrator.store.audit_log import AuditEntry, record_automatic
 from orchestrator.store.database import Database, insert_and_count
 from orchestrator.store.tables import command_result, phone
@@ -55,12 +55,12 @@ class HealthState:
 
 
 def health_after_report(state: HealthState, report: Report) -> HealthState:
-    """Return the state after one more report; only a check brings a suspect phone back."""
+    """Return the state after one more report; only a check brings a held phone back."""
     if state.health is not Health.GOOD:
         return state
     if report.restore_error is not None:
         reason = f"settings were not restored: {report.restore_error}"
-        return HealthState(Health.SUSPECT, reason, state.strikes + 1)
+        return HealthState(Health.HELD, reason, state.strikes + 1)
     strike = _strike(report)
     if strike is None:
         # A fault that the phone is not to blame for proves nothing: the strikes stay.
@@ -68,7 +68,7 @@ def health_after_report(state: HealthState, report: Report) -> HealthState:
     strikes = state.strikes + 1
     if strikes < STRIKES_MAX:
         return HealthState(Health.GOOD, "", strikes)
-    return HealthState(Health.SUSPECT, f"{strikes} failures in a row, the last: {strike}", strikes)
+    return HealthState(Health.HELD, f"{strikes} failures in a row, the last: {strike}", strikes)
 
 
 def health_after_flaps(state: HealthState, flaps: int) -> HealthState:
@@ -76,7 +76,7 @@ def health_after_flaps(state: HealthState, flaps: int) -> HealthState:
     if state.health is not Health.GOOD or flaps < FLAPS_MAX:
         return state
     reason = f"disconnected {flaps} times in ten minutes"
-    return HealthState(Health.SUSPECT, reason, state.strikes)
+    return HealthState(Health.HELD, reason, state.strikes)
 
 
 def health_after_check(passed: bool, text: str) -> HealthState:
@@ -142,7 +142,7 @@ def update_from_reports(
 
 
 def update_from_flaps(db: Database, flaps: Mapping[str, int]) -> dict[str, HealthState]:
-    """Update the health of phones that were lost often; return those that became suspect."""
+    """Update the health of phones that were lost often; return those that became held."""
     frequent = {serial: count for serial, count in flaps.items() if count >= FLAPS_MAX}
     changed: dict[str, HealthState] = {}
     if not frequent:
@@ -221,9 +221,11 @@ def find_command_result(db: Database, command_id: str) -> CommandOutcome | None:
     return CommandOutcome(bool(rows[0].succeeded), rows[0].text, rows[0].file) if rows else None
 
 
-def suspect_phones(db: Database) -> set[str]:
+def held_phones(db: Database) -> set[str]:
     """Return phones that wait for a check."""
-    return set(db.values(select(phone.c.serial).where(phone.c.health == Health.SUSPECT)))
+    return set(
+        db.values(select(phone.c.serial).where(phone.c.health.in_((Health.HELD, HELD_BEFORE))))
+    )
 
 
 def count_unhealthy(db: Database) -> dict[str, int]:

@@ -28,7 +28,7 @@ from workloads.protocol.messages import PhoneState
 TERMS = (
     ("run", "the phone trains; prepare, pin, collect and restore come before and after"),
     ("cool", "the phone cools down to its start temperature; LEFT is the expected time"),
-    ("SUSPECT", "the phone failed repeatedly and is checked before it gets runs again"),
+    ("HELD", "the phone failed repeatedly and is checked before it gets runs again"),
     ("QUARANT.", "the phone gets no runs until an operator releases it (Q)"),
     ("AWAY", "no host reports the phone: check cable, USB debugging and host"),
     ("UNUSABLE", "a host sees the phone and cannot use it; the line says what to do"),

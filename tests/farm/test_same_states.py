@@ -22,7 +22,7 @@ from workloads.protocol.messages import PhoneStatus
 from workloads.protocol.verdict import Validity
 
 PHONE, HOST = "PX6-01", "bench-1"
-NEED_HELP = (PhoneAvailability.AWAY, PhoneAvailability.SUSPECT, PhoneAvailability.QUARANTINED)
+NEED_HELP = (PhoneAvailability.AWAY, PhoneAvailability.HELD, PhoneAvailability.QUARANTINED)
 NOOP = "farm: 1\nname: more\nworkload: noop\nphones: all\nrepeat: 2\n"
 
 

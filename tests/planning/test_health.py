@@ -1,4 +1,4 @@
-"""The health of a phone: what makes it suspect, and what ends that."""
+"""The health of a phone: what makes a lab hold it, and what ends that."""
 
 import pytest
 
@@ -45,13 +45,13 @@ def after(*reports: Report) -> HealthState:
     return state
 
 
-def test_three_faults_of_the_phone_in_a_row_make_it_suspect() -> None:
+def test_three_faults_of_the_phone_in_a_row_hold_it() -> None:
     fault = faulty(Unreachable("the cable"))
     assert after(fault, fault).health is Health.GOOD
-    suspect_state = after(fault, fault, fault)
-    assert suspect_state.health is Health.SUSPECT
-    assert suspect_state.strikes == 3
-    assert "the cable" in suspect_state.reason
+    held = after(fault, fault, fault)
+    assert held.health is Health.HELD
+    assert held.strikes == 3
+    assert "the cable" in held.reason
 
 
 def test_a_valid_run_resets_the_strikes() -> None:
@@ -62,15 +62,15 @@ def test_a_valid_run_resets_the_strikes() -> None:
 @pytest.mark.parametrize("error", [FarmTrouble(), InvalidRequest(), RunnerDied()])
 def test_faults_of_others_neither_count_nor_reset(error: FarmError) -> None:
     fault = faulty(SensorMissing())
-    assert after(fault, faulty(error), fault, faulty(error), fault).health is Health.SUSPECT
+    assert after(fault, faulty(error), fault, faulty(error), fault).health is Health.HELD
     assert after(*[faulty(error)] * 5) == HealthState()
 
 
-def test_a_failed_restore_makes_a_phone_suspect() -> None:
+def test_a_failed_restore_holds_a_phone() -> None:
     measured = a_report(JOB, restore_error="node x")
-    assert after(measured).health is Health.SUSPECT
+    assert after(measured).health is Health.HELD
     failed = faulty(RunnerDied()).model_copy(update={"restore_error": "node x"})
-    assert after(failed).health is Health.SUSPECT
+    assert after(failed).health is Health.HELD
 
 
 @pytest.mark.parametrize("text", ["adb: file was not put back into cache", "not restored: all"])
@@ -82,16 +82,16 @@ def test_drift_counts_as_a_strike() -> None:
     reason = Reason.void(ReasonCode.CANARY_CHANGED, change=0.09)
     verdict = Verdict(validity=Run.VOID, reasons=(reason,))
     drifted = a_report(JOB, verdict=verdict)
-    assert after(drifted, drifted, drifted).health is Health.SUSPECT
+    assert after(drifted, drifted, drifted).health is Health.HELD
 
 
-def test_a_phone_that_disconnects_repeatedly_is_suspect() -> None:
+def test_a_phone_that_disconnects_repeatedly_is_held() -> None:
     assert health_after_flaps(HealthState(), FLAPS_MAX - 1).health is Health.GOOD
-    assert health_after_flaps(HealthState(), FLAPS_MAX).health is Health.SUSPECT
+    assert health_after_flaps(HealthState(), FLAPS_MAX).health is Health.HELD
 
 
 def test_only_a_check_ends_the_suspicion() -> None:
-    suspect = HealthState(Health.SUSPECT, "why", 3)
-    assert health_after_report(suspect, a_report(JOB)) == suspect
+    state = HealthState(Health.HELD, "why", 3)
+    assert health_after_report(state, a_report(JOB)) == state
     assert health_after_check(True, "fine") == HealthState()
     assert health_after_check(False, "no sensor") == HealthState(Health.QUARANTINED, "no sensor")

@@ -63,7 +63,7 @@ def test_a_quarantined_phone_gets_no_runs_until_it_is_released(store: Database) 
     assert leased(store).keys() == {"PH1"}
 
 
-def test_three_faults_make_a_phone_suspect_and_a_check_ends_it(store: Database) -> None:
+def test_three_faults_hold_a_phone_and_a_check_ends_it(store: Database) -> None:
     for attempt in range(3):
         job = (
             leased(store)["PH1"]
@@ -74,8 +74,8 @@ def test_three_faults_make_a_phone_suspect_and_a_check_ends_it(store: Database) 
         )
         stored = store_parcels(store, "host-a", [a_faulty_report(job, Unreachable("the cable"))])
     assert [event.kind for event in stored.events] == ["fault", "health"]
-    assert "PH1 is suspect: 3 failures in a row" in stored.events[-1].text
-    assert phone_health.suspect_phones(store) == {"PH1"}
+    assert "PH1 is held: 3 failures in a row" in stored.events[-1].text
+    assert phone_health.held_phones(store) == {"PH1"}
     assert "PH1" not in leased(store)
     events = store_parcels(store, "host-a", [a_command_result()])
     assert events.confirmed == ["command:c1"]
@@ -93,9 +93,9 @@ def test_a_failed_check_quarantines_a_phone(store: Database) -> None:
 
 def test_a_successful_restore_does_not_change_the_health(store: Database) -> None:
     phone_health.update_from_flaps(store, {"PH1": 9})
-    assert health_of(store)[0] == "suspect"
+    assert health_of(store)[0] == "held"
     store_parcels(store, "host-a", [a_command_result(command=CommandKind.RESTORE)])
-    assert health_of(store)[0] == "suspect"
+    assert health_of(store)[0] == "held"
     store_parcels(
         store,
         "host-a",

@@ -51,7 +51,7 @@ def test_hostile_text_keeps_every_line_plain_and_as_wide_as_the_screen(
         reserved_by=hostile,
     )
     unhealthy = a_known_phone(
-        "PH2", "away", facts=facts, reason=hostile, health="suspect", health_reason=hostile
+        "PH2", "away", facts=facts, reason=hostile, health="held", health_reason=hostile
     )
     snapshot = a_snapshot(
         phone, unhealthy, events=(an_event(text=hostile, phone=hostile),), lab=hostile

@@ -37,7 +37,7 @@ def a_view(*phones: KnownPhone, age_s: float = 0.0, **changes: Any) -> LabView:
         (ILL, Wait.QUARANTINED, True),
         (replace(ILL, status=AWAY.status), Wait.QUARANTINED, True),  # a cable would not help
         (AWAY, Wait.AWAY, False),  # it may come back
-        (a_known_phone("PH4", "idle", health=Health.SUSPECT, queued=1), Wait.SUSPECT, False),
+        (a_known_phone("PH4", "idle", health=Health.HELD, queued=1), Wait.HELD, False),
         (a_known_phone("PH4", "idle", reserved_by="bo", queued=1), Wait.RESERVED, True),
         (
             a_known_phone("PH4", "idle", reserved_by="bo", reserved_until=LATER, queued=1),

@@ -10,7 +10,7 @@ from workloads.units import count_text
 
 _NEXT = {
     PhoneAvailability.QUARANTINED: "farm phone release {}",
-    PhoneAvailability.SUSPECT: "farm phone check {}",
+    PhoneAvailability.HELD: "farm phone check {}",
     PhoneAvailability.AWAY: "check its cable, USB debugging and its host",
 }
 

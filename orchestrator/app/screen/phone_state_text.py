@@ -56,7 +56,7 @@ class StateBadge(NamedTuple):
 BADGES = {
     "quarantined": StateBadge("QUARANT.", "!", "bold red", 0),
     "retired": StateBadge("retired", "-", "dim", 6),
-    "suspect": StateBadge("SUSPECT", "!", "yellow", 1),
+    "held": StateBadge("HELD", "!", "yellow", 1),
     "away": StateBadge("AWAY", "✗", "red", 2),
     "drained": StateBadge("drained", "=", "magenta", 4),
     "run": StateBadge("run", "▶", "green", 3),

@@ -20,7 +20,7 @@ class Wait(StrEnum):
 
     QUARANTINED = PhoneAvailability.QUARANTINED.value
     AWAY = PhoneAvailability.AWAY.value
-    SUSPECT = PhoneAvailability.SUSPECT.value
+    HELD = PhoneAvailability.HELD.value
     RESERVED = PhoneAvailability.RESERVED.value
     DRAINED = PhoneAvailability.DRAINED.value
     PAUSED = "paused"
@@ -29,7 +29,7 @@ class Wait(StrEnum):
 _ADVICE = {
     Wait.QUARANTINED: "quarantined with runs left; release them with 'farm phone release'",
     Wait.AWAY: "not connected; connect them, or start the agent of their host",
-    Wait.SUSPECT: "suspect; their host checks them, see 'farm phone list'",
+    Wait.HELD: "held; their host checks them, see 'farm phone list'",
     Wait.RESERVED: "reserved with runs left; 'farm phone reserve --off' ends a reservation",
     Wait.DRAINED: "on a drained host; 'farm host drain --off' ends that",
     Wait.PAUSED: "the sweep is paused; continue it with 'farm sweep resume'",
@@ -71,7 +71,7 @@ def availability_of(
     wait = _wait(phone, now, drained)
     if phone.health is Health.RETIRED:
         return PhoneAvailability.RETIRED
-    if wait in (Wait.QUARANTINED, Wait.AWAY, Wait.SUSPECT):
+    if wait in (Wait.QUARANTINED, Wait.AWAY, Wait.HELD):
         return PhoneAvailability(wait)
     if phone.status.state is PhoneState.BUSY:
         return PhoneAvailability.BUSY
@@ -91,8 +91,8 @@ def _wait(phone: KnownPhone, now: datetime, drained: Collection[str]) -> Wait | 
         return Wait.QUARANTINED
     if phone.status.state is PhoneState.AWAY:
         return Wait.AWAY
-    if phone.health is Health.SUSPECT:
-        return Wait.SUSPECT
+    if phone.health is Health.HELD:
+        return Wait.HELD
     if is_reserved(phone, now):
         return Wait.RESERVED
     return Wait.DRAINED if phone.host in drained else None
