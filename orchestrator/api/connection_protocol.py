@@ -1,10 +1,12 @@
 """Closes connections that send no request, so that idle ones do not use up the API's places."""
 
+import json
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.api.open_connections import OpenConnections
+from orchestrator.app.app_errors import ErrorKind
 
 
 class ConnectionProtocol(H11Protocol):
@@ -36,6 +38,18 @@ class ConnectionProtocol(H11Protocol):
         """Pass data on; the timer ends when the head of a request is complete."""
         self.conn.receive_data(data)
         self.handle_events()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP in the form of every other error, and close the connection."""
+        text = "this is not a request of HTTP/1.1; send one, and https only where the API has TLS"
+        error = {"kind": ErrorKind.INVALID_REQUEST.value, "text": text}
+        body = json.dumps({"error": error}).encode()
+        head = (
+            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     @property
     def is_idle(self) -> bool:

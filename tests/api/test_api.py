@@ -249,6 +249,17 @@ def test_what_reads_answers_get_and_errors_are_json(served: ApiLab) -> None:
         assert (found[0], text in found[1]["error"]["text"]) == (status, True), found
 
 
+def test_what_is_no_http_gets_an_error_as_json(served: ApiLab) -> None:
+    with socket.create_connection(served.address, timeout=120) as link:
+        link.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        received = b""
+        while piece := link.recv(4096):
+            received += piece
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["error"]["kind"] == "invalid_request"
+
+
 HOSTILE_BODIES = [
     b"",
     b"[]",
