@@ -163,6 +163,8 @@ def _measure_this_computer(up: "DemoLab") -> str:
     from orchestrator.supervisor.demo_lab import this_computer, wait_for_phones
     from workloads.protocol.faults import FarmError
 
+    if not hasattr(os, "sched_getaffinity"):
+        return "Not measured on this computer: only Linux can be used as a phone."
     cores = min(len(os.sched_getaffinity(0)), HOST_CORES_MAX)
     lab, deadline = up.connection, time.monotonic() + HOST_TIMEOUT_S
     try:

@@ -21,7 +21,7 @@ IDS = {
     "cambridge": "sw-1bcb99b7",
     "daily": "sw-bf589529",
     "demo": "sw-3843d44a",
-    "emdl21": "sw-07133b09",
+    "emdl21": "sw-38cdfc6d",
     "infeasible": "sw-bdf2cb78",
     "inference": "sw-1c044889",
     "smoke": "sw-fee37c78",
