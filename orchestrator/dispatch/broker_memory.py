@@ -10,6 +10,7 @@ from orchestrator.dispatch.central_broker import CentralBroker
 from workloads.units import format_bytes
 
 QUEUE_SHARE, QUEUES_SHARE = 8, 2  # an eighth for one queue, half for all of them
+CONNECTIONS_MAX = 64  # of a host; an agent has fewer than ten
 UNLIMITED_BYTES = 384 * 1024**2  # what counts as the memory of a broker without a limit
 
 
@@ -35,5 +36,7 @@ def limit_queues(broker: CentralBroker, lab: Collection[str] | None) -> Iterator
     for host in queues_to_cut(sizes, broker.memory_limit() or UNLIMITED_BYTES):
         broker.cut_results(host)
         yield host, f"its results filled {format_bytes(sizes[host])} of the broker and were deleted"
+    for host, count in broker.limit_connections(CONNECTIONS_MAX).items():
+        yield host, f"it had {count} connections to the broker, and has to wait for a minute"
     for host in broker.limit_heartbeats([*{*found, *hosts}]):
         yield host, "its heartbeat was too long and was deleted"

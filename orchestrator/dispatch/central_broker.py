@@ -6,6 +6,7 @@ No key is authoritative: every key may vanish at any moment and is then written 
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -188,9 +189,30 @@ class CentralBroker(RedisConnection):
         with self._translated():
             self._redis.delete(results_queue(host))  # not UNLINK: the memory is needed now
             if not self._redis.set(f"{CUT_KEYS}{host}", 1, ex=CUT_PAUSE_S, nx=True):
-                self._redis.set(f"{PAUSED_KEYS}{host}", 1, ex=CUT_PAUSE_S)
-                if host_user(host) in self._redis.acl_users():
-                    self._redis.acl_deluser(host_user(host))  # it also ends its connections
+                self._pause(host)
+
+    def limit_connections(self, most: int) -> dict[str, int]:
+        """End the connections of hosts that have too many, and let these hosts wait; return them.
+
+        The broker takes a limited number of connections, and all are listed only if they are many.
+        """
+        with self._translated():
+            if int(self._redis.info("clients")["connected_clients"]) <= most:
+                return {}
+            users = Counter(client.get("user", "") for client in self._redis.client_list())
+            crowded = {
+                user.removeprefix(USER_PREFIX): count
+                for user, count in users.items()
+                if user.startswith(USER_PREFIX) and count > most
+            }
+            for host in crowded:
+                self._pause(host)
+        return crowded
+
+    def _pause(self, host: str) -> None:
+        self._redis.set(f"{PAUSED_KEYS}{host}", 1, ex=CUT_PAUSE_S)
+        if host_user(host) in self._redis.acl_users():
+            self._redis.acl_deluser(host_user(host))  # it also ends its connections
 
     def limit_heartbeats(self, hosts: Sequence[str]) -> list[str]:
         """Delete heartbeats that are too long, let all expire; return whose were deleted."""

@@ -1,12 +1,13 @@
 """The memory of the broker: no host can fill it for longer than a moment."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import pytest
 import redis
 
-from orchestrator.dispatch.broker_memory import limit_queues, queues_to_cut
+from orchestrator.dispatch.broker_memory import CONNECTIONS_MAX, limit_queues, queues_to_cut
 from orchestrator.dispatch.central_broker import CentralBroker
 from orchestrator.dispatch.host_notices import HostProblem, host_notices
 from orchestrator.dispatch.ingest_service import IngestService
@@ -90,6 +91,28 @@ def test_a_host_that_fills_the_broker_stops_nobody(
             fill(broker_url, BAD)
     finally:
         service.stop()
+
+
+def test_a_host_cannot_use_up_the_connections_of_the_broker(
+    centre: CentralBroker, admin: "redis.Redis[bytes]", broker_url: str
+) -> None:
+    urls = [broker_url.replace("unix://", f"unix://{host_user(h)}:{h}@") for h in (BAD, GOOD)]
+    with ExitStack() as opened:
+        many, few = (
+            [opened.enter_context(redis.Redis.from_url(url, protocol=2)) for _ in range(count)]
+            for url, count in zip(urls, (CONNECTIONS_MAX + 1, 9), strict=True)
+        )
+        assert all(client.ping() for client in (*many[:-1], *few))
+        assert list(limit_queues(centre, LAB)) == []
+        many[-1].ping()
+        ((host, reason),) = limit_queues(centre, LAB)
+        assert (host, f"{CONNECTIONS_MAX + 1} connections" in reason) == (BAD, True)
+        assert names(admin) == {host_user(GOOD).encode()}
+        assert all(client.ping() for client in few)
+        with pytest.raises(redis.ConnectionError):
+            many[0].ping()
+        centre.set_host_users(ACCESSES)
+        assert names(admin) == {host_user(GOOD).encode()}, "it has to wait"
 
 
 def names(admin: "redis.Redis[bytes]") -> set[bytes]:
