@@ -134,17 +134,27 @@ def start_farm(
 
 @contextmanager
 def start_farm_with(
-    lab: Lab, profiles: Sequence[str], speed: float, mischief: Path | None = None, hosts: int = 1
+    lab: Lab,
+    profiles: Sequence[str],
+    speed: float,
+    mischief: Path | None = None,
+    hosts: int = 1,
+    count: int = 1,
+    wrapper: Sequence[str] = (),
 ) -> Iterator[Farm]:
-    """Start a lab with virtual phones of the given profiles on some hosts; all phones are idle."""
-    lab.root.mkdir(parents=True)
-    phones, addresses = virtual_phones(lab, speed, profiles=profiles, mischief=mischief)
+    """Start a lab with virtual phones of the given profiles on some hosts; all phones are idle.
+
+    `wrapper` precedes the commands of the agents.
+    """
+    lab.root.mkdir(parents=True, exist_ok=True)
+    phones, addresses = virtual_phones(lab, speed, count, profiles, mischief)
     try:
         agents = []
         for number in range(hosts):
             share = addresses[number::hosts]
             connect = [part for address in share for part in ("--connect", address)]
-            agents.append(agent_process(lab, f"host-{number}", *agent_options(speed), *connect))
+            options = (*agent_options(speed), *connect)
+            agents.append(agent_process(lab, f"host-{number}", *options, wrapper=wrapper))
         with services(lab, agents) as processes:
             farm = Farm(lab, processes)
             wait_for(lambda: len(farm.idle_phones()) == len(addresses), "all phones are idle")

@@ -38,10 +38,7 @@ class FaultInjector:
         self._farm = farm
         self._random = random.Random(seed)
         self.injected: list[str] = []
-
-    def run(self, until: Callable[[], bool]) -> None:
-        """Inject a fault every second or two, while a second scheduler runs."""
-        faults: tuple[Callable[[], str], ...] = (
+        self._faults: tuple[Callable[[], str], ...] = (
             self._kill_an_agent,
             self._kill_central_service,
             self._freeze_an_agent,
@@ -50,14 +47,23 @@ class FaultInjector:
             self._lose_the_broker,
             self._lock_the_store,
         )
+        self._next: list[Callable[[], str]] = []
+
+    def inject(self) -> None:
+        """Inject one fault; every fault occurs once before any occurs twice."""
+        if not self._next:
+            self._next = self._random.sample(self._faults, len(self._faults))
+        self.injected.append(self._next.pop()())
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Inject a fault every second or two, while a second scheduler runs."""
         second = central_service(self._farm.lab, "scheduler")
         second.start()
         try:
             while not until():
-                # Every fault occurs once before any occurs twice.
-                for fault in self._random.sample(faults, len(faults)):
+                for _ in self._faults:
                     time.sleep(self._random.uniform(0.5, 2.0))
-                    self.injected.append(fault())
+                    self.inject()
         finally:
             stop_all([second])
 
