@@ -18,6 +18,7 @@ import uvicorn
 from sqlalchemy import update
 
 from agent.join_lab import JoinAnswer, check_answer
+from orchestrator.api.open_connections import OpenConnections
 from orchestrator.api.service_routes import build_app
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_secrets import create_secrets, secure_settings
@@ -49,7 +50,7 @@ def serve(lab: Lab, port: int, pair: str = "server") -> Iterator[None]:
     tls = lab.root / "tls"
     with LabConnection(lab) as connection:
         config = uvicorn.Config(
-            build_app(connection),
+            build_app(connection, OpenConnections()),
             port=port,
             log_config=None,
             ssl_certfile=tls / f"{pair}.pem",
