@@ -26,7 +26,7 @@ from workloads.protocol.faults import FarmError, FaultKind
 from workloads.protocol.reason_advice import REASON_ADVICE
 
 ROOT = Path(__file__).resolve().parents[1]
-JOINT_RULES = "orchestrator/analysis/joint_rules.py"
+JOINT_RULES = [f"orchestrator/analysis/{name}.py" for name in ("joint_rules", "expected_ranges")]
 PAGES = ROOT / "docs" / "reference"
 HELP_WIDTH = 96
 STATES = "orchestrator.planning.states"
@@ -147,7 +147,7 @@ def render_reasons() -> str:
 def _reason_consequences() -> dict[str, set[str]]:
     """What the agent and the joint rules make of a run for each reason, read from their source."""
     found: dict[str, set[str]] = {}
-    for file in sorted([*(ROOT / "agent").rglob("*.py"), ROOT / JOINT_RULES]):
+    for file in sorted([*(ROOT / "agent").rglob("*.py"), *(ROOT / name for name in JOINT_RULES)]):
         for function in ast.walk(ast.parse(file.read_text())):
             if isinstance(function, ast.FunctionDef):
                 _collect_consequences(function, found)

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import OF_THE_MOMENT, Reason, ReasonCode, Validity, Verdict
 
-RULES = 1  # the version of these rules: judgements of another version are computed again
+RULES = 2  # the version of these rules: judgements of another version are computed again
 OTHERS_MIN = 2  # runs that a run is compared with
 SURE_RUNS = 4  # with fewer, a run that differs and one that is compared look alike
 SIMILAR_MIN = 2  # other runs with the same value: a mode of the phone

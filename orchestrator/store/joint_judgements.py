@@ -7,10 +7,12 @@ verdicts stay as they were sent.
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, exists, select, tuple_, update
+from sqlalchemy import Connection, exists, select, tuple_, update
 
+from orchestrator.analysis.expected_ranges import outside_of_peers
 from orchestrator.analysis.joint_rules import (
     RULES,
     JointJudgement,
@@ -19,10 +21,11 @@ from orchestrator.analysis.joint_rules import (
 )
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
-from orchestrator.store.tables import report, run, trial
+from orchestrator.store.tables import phone, report, run, trial
 from workloads.protocol.verdict import Reason, Validity
 
 RUNS_READ = 200  # the newest ones of a cell on a phone
+PEER_RUNS_READ = 30  # the newest ones of the same cell on other phones
 TOGETHER_MAX = 40  # a phone changes over the months
 _TRIALS_AT_ONCE = 500
 
@@ -77,9 +80,14 @@ def _judge_cell(connection: Connection, cell: _Cell) -> None:
     by_kind: dict[tuple[str, ...], list[_StoredRun]] = {}
     for stored in _read_runs(connection, cell):
         by_kind.setdefault(stored.kind, []).append(stored)
-    for members in by_kind.values():
+    for kind, members in by_kind.items():
+        peers = _read_peers(connection, cell, kind)
         for part in _parts(members):
-            judgements = judge_together([stored.numbers for stored in part])
+            numbers = [stored.numbers for stored in part]
+            remarks = [outside_of_peers(each, peers) for each in numbers] if peers else []
+            for index, found in enumerate(remarks):
+                numbers[index] = replace(numbers[index], remarks=found)
+            judgements = judge_together(numbers)
             for stored, judgement in zip(part, judgements, strict=True):
                 _write(connection, stored, judgement)
 
@@ -104,7 +112,31 @@ def _read_runs(connection: Connection, cell: _Cell) -> list[_StoredRun]:
     return [_stored_run(row) for row in reversed(connection.execute(query).all())]
 
 
-def _stored_run(row: Row[Any]) -> _StoredRun:
+def _read_peers(
+    connection: Connection, cell: _Cell, kind: tuple[str, ...]
+) -> list[list[RunNumbers]]:
+    """Return the good runs of the same cell on each other phone of the same product."""
+    model = phone.c.facts["model"].as_string()
+    own = select(model).where(phone.c.serial == cell.phone).scalar_subquery()
+    same = tuple_(trial.c.case_digest, trial.c.condition_digest) == (cell.case, cell.condition)
+    query = (
+        select(report.c.id, report.c.payload, trial.c.condition, *JUDGED, trial.c.phone)
+        .join(trial, trial.c.id == report.c.trial)
+        .join(phone, phone.c.serial == trial.c.phone)
+        .where(same, _ACCEPTED, model == own, trial.c.phone != cell.phone)
+        .where(report.c.judged == Validity.VALID)
+        .order_by(report.c.started_at_s.desc(), report.c.id.desc())
+        .limit(PEER_RUNS_READ)
+    )
+    peers: dict[str, list[RunNumbers]] = {}
+    for row in connection.execute(query):
+        stored = _stored_run(row)
+        if stored.kind == kind:
+            peers.setdefault(row.phone, []).append(stored.numbers)
+    return list(peers.values())
+
+
+def _stored_run(row: Any) -> _StoredRun:
     content = json.loads(row.payload)
     numbers = RunNumbers.of_report(content, row.condition["protocol"])
     kind = (numbers.source, content.get("control") or "", content.get("runner") or "")

@@ -124,3 +124,30 @@ def test_other_rules_judge_again(lab: Database) -> None:
     assert judge_outdated(lab) == 1
     assert states(lab) == "svvvv"
     assert judge_outdated(lab) == 0
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "models", "state"),
+    [
+        (10.3, ("Twin", "Twin"), "v"),
+        (16.5, ("Twin", "Twin"), "s"),
+        (6.0, ("Twin", "Twin"), "s"),
+        (16.5, ("Twin", "Other"), "v"),  # one other phone may be the odd one
+    ],
+)
+def test_a_first_run_is_compared_with_other_phones_of_its_product(
+    store: Database, step_ms: float, models: tuple[str, str], state: str
+) -> None:
+    trials = [a_trial(0, serial) for serial in ("PH2", "PH3", "PH1")]
+    names = dict(zip(("PH2", "PH3", "PH1"), (*models, "Twin"), strict=True))
+    announced = [an_announcement(a_phone(serial, model=name)) for serial, name in names.items()]
+    store_parcels(store, "host-a", announced)
+    submission.submit(store, SWEEP, trials, planned_runs(trials, 1))
+    for serial, value in (("PH2", 10.0), ("PH3", 10.2), ("PH1", step_ms)):
+        ((_, job),) = lease_next(store, {serial: "host-a"}, lease_timeout_s=30, now=2e9)
+        metric = Metric(name="step_ms", value=value, unit="ms", provenance=SIMULATED)
+        store_parcels(store, "host-a", [a_report(job, metrics=(metric,))])
+    (run,) = (run for run in measured_runs(store, "sw-00000001") if run.phone == "PH1")
+    assert run.verdict.validity.value[0] == state
+    codes = {reason.code for reason in run.verdict.reasons}
+    assert (ReasonCode.OUTSIDE_EXPECTED in codes) == (state == "s")

@@ -66,6 +66,7 @@ REASON_ADVICE = {
     "runs have it too, and then all of them count.",
     "step_energy_changed": "Find out what else draws power: screen, radios, a charger; if the "
     "change is permanent, the next runs have it too, and then all of them count.",
+    "outside_expected": "Compare the phone with its siblings: its case, its battery, its updates.",
     "agrees_with_runs": _REMARK,
     "time_stamps_coarse": "Times of this phone or program cannot be compared; use longer steps.",
     "cpu_time_low": "Something froze the program or limits its processor time; look for a "

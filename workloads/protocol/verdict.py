@@ -54,6 +54,7 @@ class ReasonCode(StrEnum):
     SPEED_IMPOSSIBLE = "speed_impossible"
     WORK_RATE_CHANGED = "work_rate_changed"
     STEP_ENERGY_CHANGED = "step_energy_changed"
+    OUTSIDE_EXPECTED = "outside_expected"
     AGREES_WITH_RUNS = "agrees_with_runs"
     PHONE_CLOCK_WRONG = "phone_clock_wrong"
     TIME_STAMPS_COARSE = "time_stamps_coarse"
@@ -188,6 +189,10 @@ REASON_TEXTS: dict[ReasonCode, str] = {
     ),
     ReasonCode.STEP_ENERGY_CHANGED: (
         "steps differed by {change:+.1%} in energy from {count} other runs of the same work"
+    ),
+    ReasonCode.OUTSIDE_EXPECTED: (
+        "{metric} is {value:.3g}; by {count} other phones of this product, {low:.3g} to {high:.3g} "
+        "is expected"
     ),
     ReasonCode.AGREES_WITH_RUNS: (
         "a disturbance was seen, but steps took as long as in {count} undisturbed runs of the same "
