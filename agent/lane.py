@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from agent.collect.process_memory import NO_MEMORY, read_process_memory
 from agent.collect.rail_log import fetch_rail_log, read_rails, resting_rails_w, start_rail_log
 from agent.collect.readings import fetch_readings, readings_from_snapshots
 from agent.collect.run_probe import ProbeSnapshot, RunProbe, build_run_probe
@@ -86,6 +87,7 @@ class _Lane:
         self.applied = AppliedCondition()
         self.pid: int | None = None
         self.affinity: ThreadAffinity | None = None
+        self.memory = NO_MEMORY
         self.rounds: CanaryRounds | None = None
         self.canaries: Mapping[CanaryKind, CanaryTimes] = {}
         self.resting_rails_w: float | None = None
@@ -222,6 +224,7 @@ class _Lane:
         memory = self.phone.memory
         return AgentObservations(
             affinity=self.affinity,
+            memory=self.memory,
             canaries=self.canaries,
             idle=readings_from_snapshots(self.phone.idle_samples),
             remembered_idle_w={memory.idle_meter: memory.idle_w},
@@ -273,6 +276,7 @@ class _Lane:
         if self.affinity is None and self.pid is not None:
             with suppress(*LINK_LOST):  # the next command on the phone reports the loss
                 self.affinity = read_thread_affinity(self.phone, self.pid)
+                self.memory = read_process_memory(self.phone, self.pid)
                 if not self.phone.facts.rooted:
                     self.view_during = read_charging(self.phone)
 

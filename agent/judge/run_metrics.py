@@ -250,6 +250,7 @@ def _memory(run: RunObservation) -> Values:
         for kind in type(memory).model_fields:
             yield f"{kind}_mb", getattr(memory, kind) / 2**20
     yield "swapped_mb", run.swapped_mb
+    yield from run.memory._asdict().items()
 
 
 def _energy(run: RunObservation) -> Values:

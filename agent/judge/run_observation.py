@@ -31,6 +31,7 @@ from agent.collect.energy import (
     resting_power_w,
 )
 from agent.collect.power_rails import rail_series, reported_rail_series
+from agent.collect.process_memory import NO_MEMORY, ProcessMemory
 from agent.collect.readings import Readings, Span
 from agent.collect.run_probe import ProbeSnapshot, RunProbe
 from agent.collect.runner_output import HelloRecord, RunnerOutput, StepWindow, span_ns
@@ -67,6 +68,7 @@ class AgentObservations:
     """What the agent itself observed around a run: threads, canaries, and power at rest."""
 
     affinity: ThreadAffinity | None = None
+    memory: ProcessMemory = NO_MEMORY
     canaries: Mapping[CanaryKind, CanaryTimes] = field(default_factory=dict)
     idle: Readings = field(default_factory=Readings)
     # By meter; used if this wait was too short to measure it.
@@ -128,6 +130,7 @@ class RunObservation:
     series: Mapping[str, Series] = field(default_factory=dict)
     views: ViewsAroundRun = NO_VIEWS
     refused: Sequence[str] = ()
+    memory: ProcessMemory = NO_MEMORY
     limits_khz: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # lowest and highest
     usual_limits_khz: Mapping[int, int] = field(default_factory=dict)
     earlier_unrest: Sequence[float] = ()
@@ -241,6 +244,7 @@ def observe(
         swapped_mb=swapped_mb(readings, before.swap_used_kb),
         views=agent.views,
         refused=agent.refused,
+        memory=agent.memory,
         limits_khz=clock_limits_khz(probe, readings),
         usual_limits_khz=agent.usual_limits_khz,
         earlier_unrest=agent.earlier_unrest,

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from agent.collect.cpu_usage import MEMINFO
 from agent.collect.live_status import LIVE_SAMPLE_COMMAND, LiveSample, parse_live_sample
+from agent.collect.process_memory import low_memory_kill
 from agent.collect.runner_output import FaultRecord, RunnerOutput
 from agent.deadline import Deadline
 from agent.launch.launch_spec import LaunchSpec
@@ -197,6 +198,7 @@ class _RunWatcher:
         self._elapsed_s = 0.0
         self._boot_id = boot_id
         self._live = LiveSample()
+        self._kill_text = ""
 
     @property
     def progress(self) -> RunProgress:
@@ -281,6 +283,9 @@ class _RunWatcher:
         watchdog = self._phone.shell(["pgrep", "-f", f"watchdog {LANE_DIR}"])
         if kind is not Killed and watchdog.status == 1:  # guard: adbd-kills-children
             raise ProcessesKilled
+        if self._kill_text:
+            why = safe_text(self._kill_text, 240)
+            raise kind(f"Android's low-memory killer ended the runner: {why}; use a smaller batch")
         raise kind(f"the runner exited without a final record: {self._stderr_tail()}")
 
     def _has_checkpoint(self, path: str) -> bool:
@@ -290,7 +295,8 @@ class _RunWatcher:
     def _kind_of_exit(self) -> type[FarmError]:
         """Why the runner exited: out of memory, before the first step, or in the middle."""
         last = self._phone.shell(["tail", "-c", "4096", lane_file(READINGS)])
-        if last.status == 0 and was_out_of_memory(last.text):
+        self._kill_text = low_memory_kill(self._phone, self.pid)
+        if self._kill_text or (last.status == 0 and was_out_of_memory(last.text)):
             return Killed
         return DiesLater if self._output.windows else NeverStarts
 

@@ -105,6 +105,7 @@ class VirtualPhone:
         self.refuses_adb = False  # settings and key events, as phones of several vendors do
         self.refuses_root = False  # as Magisk does until somebody taps Grant
         self.wake_locks: set[str] = set()
+        self.log: list[str] = []  # what `logcat` prints of lmkd
         self.soc.is_service_running = lambda name: (
             self.properties.get(f"init.svc.{name}") == "running"
         )
@@ -175,6 +176,14 @@ class VirtualPhone:
         """Return MemAvailable."""
         used_kb = sum(process.rss_kb for process in self.processes.all() if process.rss_kb > 4096)
         return max(self.profile.memory.available_kb - used_kb, 0)
+
+    def note_low_memory_kill(self, process: Process) -> None:
+        """Write to the log of the phone that lmkd kills a process."""
+        argv = process.argv[:8]
+        self.journal.write(JournalEvent.LOW_MEMORY_KILL, pid=process.pid, argv=argv)
+        score = f"oom_score_adj -950 to free {process.rss_kb}kB rss, 0kB swap"
+        line = f"I lowmemorykiller: Kill '{process.name}' ({process.pid}), uid 2000, {score}"
+        self.log.append(f"{line}; reason: low watermark is breached and swap is low")
 
     # -- power
 

@@ -196,7 +196,7 @@ def test_a_disk_that_is_full(lane_harness: LaneHarness, trigger: str) -> None:
 
 def test_a_runner_that_is_killed_for_its_memory(lane_harness: LaneHarness) -> None:
     lane_harness.inject("low_memory", at="run@50%")
-    assert_fault(lane_harness.run_attempt(), Blame.RUNNER, FaultKind.DIES_LATER)
+    assert_fault(lane_harness.run_attempt(), Blame.RUNNER, FaultKind.KILLED)
     lane_harness.verify_recovery()
 
 

@@ -344,6 +344,27 @@ METRICS: dict[str, MetricKind] = {
     "workspace_mb": _memory("temporary data of operations"),
     "input_mb": _memory("one batch"),
     "dataset_mb": _memory("the data set"),
+    "anonymous_mb": MetricKind(
+        "MB",
+        "memory",
+        "memory of the runner that no file backs",
+        "Anonymous in smaps_rollup",
+    ),
+    "file_mb": MetricKind(
+        "MB",
+        "memory",
+        "memory of the runner that a file backs, which the phone may drop",
+        "Rss - Anonymous in smaps_rollup",
+    ),
+    "own_swap_mb": MetricKind(
+        "MB", "memory", "memory of the runner that is swapped out", "Swap in smaps_rollup"
+    ),
+    "gpu_memory_mb": MetricKind(
+        "MB",
+        "memory",
+        "memory of the runner on the GPU, which is in no other metric of memory",
+        "gpumem_mapped of kgsl, or `dumpsys gpu --gpumem` / 2^20",
+    ),
     "swapped_mb": MetricKind(
         "MB",
         "memory",

@@ -91,6 +91,12 @@ def power(call: CommandCall) -> int:
     return 0
 
 
+def logcat(call: CommandCall) -> int:
+    """Print what lmkd wrote; no other tag is kept."""
+    call.print("".join(f"{line}\n" for line in call.phone.log))
+    return 0
+
+
 def input_(call: CommandCall) -> int:
     """Handle `input keyevent`, of which only the keys for the screen have an effect."""
     phone = call.phone
@@ -140,6 +146,6 @@ def pm(call: CommandCall) -> "int | Awaitable[int]":
 
 
 ANDROID_COMMANDS: dict[str, CommandFunction] = {
-    **by_name(cmd, dumpsys, lshal, pm, settings),
+    **by_name(cmd, dumpsys, logcat, lshal, pm, settings),
     "input": input_,
 }

@@ -122,6 +122,9 @@ def _cpuinfo(soc: Soc) -> str:
     return "\n".join([*blocks, hardware])
 
 
+_FILE_KB = 1800  # of a program and its libraries
+
+
 def _process_directory(process: Process, sources: ProcSources) -> Directory:
     directory = directory_node(0o555, process.uid, process.uid)
     command = "\0".join(process.argv) + "\0" if process.argv else ""
@@ -137,6 +140,13 @@ def _process_directory(process: Process, sources: ProcSources) -> Directory:
             lambda: (
                 f"00400000-00500000 r-xp 00000000 00:00 0\nRss: {process.rss_kb} kB\n"
                 "KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n"
+            )
+        ),
+        "smaps_rollup": live_node(
+            lambda: (
+                f"00400000-7fff0000 ---p 00000000 00:00 0 [rollup]\nRss: {process.rss_kb:>15} kB\n"
+                f"Anonymous: {max(process.rss_kb - _FILE_KB, 0):>9} kB\n"
+                f"Swap: {process.swapped_kb:>14} kB\n"
             )
         ),
         "cgroup": live_node(lambda: _cgroup(process, sources)),

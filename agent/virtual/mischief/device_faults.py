@@ -183,9 +183,7 @@ class LowMemory(FaultType):
         phone = target.phone
         for process in phone.processes.all():
             if fnmatchcase(" ".join(process.argv), self.command):
-                phone.journal.write(
-                    JournalEvent.LOW_MEMORY_KILL, pid=process.pid, argv=process.argv[:8]
-                )
+                phone.note_low_memory_kill(process)
                 phone.processes.kill(process, signal.SIGKILL)
         if self.every_s > 0:
             when = phone.clock.now + self.every_s

@@ -272,7 +272,7 @@ class SimulatedRun:
             self.process.swapped_kb = self._pressure.swapped_kb
 
     def _kill_for_memory(self) -> None:
-        self.phone.journal.write(JournalEvent.LOW_MEMORY_KILL, pid=self.process.pid)
+        self.phone.note_low_memory_kill(self.process)
         self.phone.processes.kill(self.process, signal.SIGKILL)
 
     def _cpu_s(self) -> float:
