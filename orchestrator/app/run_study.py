@@ -31,6 +31,7 @@ from orchestrator.study.experiment import PlannedCell, experiment_rows
 from orchestrator.study.figure_panels import figure_panels
 from orchestrator.study.group_answers import group_answers
 from orchestrator.study.study_catalogue import Claim, Study, all_studies, find_study
+from orchestrator.study.telemetry_metrics import TELEMETRY_METRICS
 from orchestrator.study.topic_table import HEADINGS as TOPIC_HEADINGS
 from orchestrator.study.topic_table import count_outcomes, topic_rows
 from orchestrator.sweepfile.sweep_file import read_sweep
@@ -134,8 +135,11 @@ def _read_evidence(
         for phone in phone_queries.known_phones(store)
         if phone.serial in phones
     }
-    recorded = with_telemetry(store, (run for run in runs if run.verdict.doubted != FAMILIES), [])
-    return collect_evidence(runs, outcomes, recorded, skipped, known, study.traced)
+    wanted = study.metrics & TELEMETRY_METRICS
+    is_read = bool(wanted) or study.traced is not None
+    counted = (run for run in runs if is_read and run.verdict.doubted != FAMILIES)
+    recorded = with_telemetry(store, counted, [])
+    return collect_evidence(runs, outcomes, recorded, skipped, known, study.traced, wanted)
 
 
 def _answer(

@@ -4,13 +4,17 @@ An observation is one metric under one set of settings on one phone, with one va
 outcomes of all planned runs are kept too, so that a missing value has a reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.planning.states import RunState
-from orchestrator.study.telemetry_metrics import telemetry_metrics, trace_of_steps
+from orchestrator.study.telemetry_metrics import (
+    TELEMETRY_METRICS,
+    telemetry_metrics,
+    trace_of_steps,
+)
 from workloads.catalogue import Case
 from workloads.protocol.condition import Condition
 from workloads.protocol.memory_outcome import MemoryOutcome
@@ -185,16 +189,17 @@ def collect_evidence(
     left_out: Mapping[str, str] | None = None,
     known: Mapping[str, tuple[str, Provenances | None]] | None = None,
     traced: RunSettings | None = None,
+    wanted: Set[str] = TELEMETRY_METRICS,
 ) -> StudyEvidence:
     """Collect the runs of a study's sweeps; only what counts becomes an observation, by family.
 
     `known` holds the model and the provenances of every phone. `traced` are the settings of the
-    runs whose steps are shown over time.
+    runs whose steps are shown over time, `wanted` the metrics that are computed from telemetry.
     """
     traces: dict[str, Mapping[str, Sequence[tuple[float, float]]]] = {}
     known = known or {run.phone: (run.facts.model, run.facts.provenance) for run in runs}
     values: dict[tuple[str, tuple[tuple[str, str | int], ...], str], list[RunValue]] = {}
-    for run, run_values in _run_values(runs, _keep_traces(telemetry, traced, traces)):
+    for run, run_values in _run_values(runs, _keep_traces(telemetry, traced, traces), wanted):
         for value in run_values:
             key = (run.phone, tuple(sorted(value[0].items())), value[1])
             values.setdefault(key, []).append(value)
@@ -232,13 +237,15 @@ RunValue = tuple[RunSettings, str, float, Provenance]  # settings, metric, value
 
 
 def _run_values(
-    runs: Sequence[MeasuredRun], telemetry: Iterable[tuple[MeasuredRun, Telemetry]]
+    runs: Sequence[MeasuredRun],
+    telemetry: Iterable[tuple[MeasuredRun, Telemetry]],
+    wanted: Set[str],
 ) -> Iterator[tuple[MeasuredRun, Iterable[RunValue]]]:
     for run in runs:
         yield run, _reported_values(run)
     for run, recorded in telemetry:
         settings = run_settings(run.case, run.condition)
-        found = telemetry_metrics(run, recorded)
+        found = telemetry_metrics(run, recorded, wanted)
         yield run, ((settings | more, name, value, source) for more, name, value, source in found)
 
 

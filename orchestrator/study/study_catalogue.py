@@ -248,6 +248,13 @@ class Study(WireModel):
         return claim.topic or self.covers[0]
 
     @property
+    def metrics(self) -> set[str]:
+        """The metrics that its claims and figures ask for."""
+        queries = [claim.query for claim in self.claims]
+        names = {name for query in queries for name in (query.metric, query.second_metric)}
+        return names | {line.metric for figure in self.figures for line in figure.lines}
+
+    @property
     def traced(self) -> Settings | None:
         """The settings of the runs whose steps are drawn over time; None: it draws none."""
         traces = [f.lines[0].where for f in self.figures if f.kind is FigureKind.TRACE]

@@ -1,6 +1,6 @@
 """Metrics that studies compute from telemetry: shares of operations, steady clock, body heat."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from statistics import mean, median
 
 from orchestrator.analysis.measurements import MeasuredRun
@@ -8,6 +8,9 @@ from orchestrator.analysis.op_telemetry import OpMethod, op_rows
 from workloads.protocol.metrics import Provenance
 from workloads.protocol.telemetry import CLOCK, CORE, GPU_BUSY, Telemetry, part_rates
 
+# Joining operations with readings takes a second per run, so it is done for those who ask.
+OP_METRICS = frozenset({"op_share", "op_resolved_share", "op_energy_share"})
+TELEMETRY_METRICS = OP_METRICS | {"first_step_ratio", "settled_clock_share", "body_rise_c"}
 TelemetryMetric = tuple[dict[str, str | int], str, float, Provenance]
 _MINUTE_NS = 60_000_000_000
 _TEN_S_NS = 10_000_000_000
@@ -17,12 +20,15 @@ TRACE_PART_NS = 10_000_000  # its interval of 10 ms
 TRACE_NS = 1465 * 1_000_000_000  # length of the thermal trace of EMDL'21
 
 
-def telemetry_metrics(run: MeasuredRun, telemetry: Telemetry) -> Iterator[TelemetryMetric]:
+def telemetry_metrics(
+    run: MeasuredRun, telemetry: Telemetry, wanted: Set[str] = TELEMETRY_METRICS
+) -> Iterator[TelemetryMetric]:
     """Yield what the telemetry of a run adds to its report."""
     counted = {name: metric for name, metric in run.metrics.items() if run.counts(name)}
     if time := counted.get("step_ms") or counted.get("last_minute_step_ms"):
         energy = counted.get("energy_per_step_mj")
-        yield from _op_shares(telemetry, time.provenance, energy.provenance if energy else None)
+        if wanted & OP_METRICS:
+            yield from _op_shares(telemetry, time.provenance, energy.provenance if energy else None)
         yield from _first_step_ratio(telemetry, time.provenance)
     if clock := counted.get("pinned_clock_share") or counted.get("time_to_throttle_s"):
         yield from _settled_clock_share(telemetry, clock.provenance)

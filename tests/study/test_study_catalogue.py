@@ -25,6 +25,7 @@ from orchestrator.study.study_catalogue import (
     all_studies,
     find_study,
 )
+from orchestrator.study.telemetry_metrics import OP_METRICS, TELEMETRY_METRICS
 from orchestrator.sweepfile.sweep_file import Sweep, read_sweep
 from tests.farm.conftest import ROOT
 from workloads.protocol.faults import InvalidRequest
@@ -39,16 +40,9 @@ NAMES = {
     *("freqbench-knee", "freqbench-slow-steps"),
     *("termux-decoder", "lora-adapters", "adreno540-copies", "sustained-minutes"),
 }
-# metrics of telemetry, in addition to those of reports
-TELEMETRY = {
-    "op_share",
-    "op_energy_share",
-    "first_step_ratio",
-    "settled_clock_share",
-    "body_rise_c",
-}
-TELEMETRY |= {"energy_net_per_step_mj", "op_resolved_share"}
-TELEMETRY |= {"kernel_gflops", "compute_share", "device_compute_share", "device_copy_share"}
+# computed by studies, in addition to the metrics of reports
+COMPUTED = TELEMETRY_METRICS | {"energy_net_per_step_mj", "kernel_gflops", "compute_share"}
+COMPUTED |= {"device_compute_share", "device_copy_share"}
 
 
 def sweeps_of(study: Study, native: bool = False) -> list[Sweep]:
@@ -82,7 +76,7 @@ def check_query(claim: Claim, sweeps: list[Sweep]) -> None:
     """Check that a query names a known metric, and cells that the sweeps have."""
     query = claim.query
     for metric in filter(None, (query.metric, query.second_metric)):
-        assert metric in TELEMETRY or metric_kind(metric), f"{claim.text}: {metric}"
+        assert metric in COMPUTED or metric_kind(metric), f"{claim.text}: {metric}"
     engines = (query.first.get("engine"), query.where.get("engine"))
     if query.kind is QueryKind.UNOBSERVABLE or "external" in engines:
         return
@@ -211,3 +205,9 @@ def test_a_contradictory_claim_is_refused() -> None:
 def test_every_kind_of_query_has_one_evaluator() -> None:
     kinds = [*PHONE_EVALUATORS, *FLEET_EVALUATORS, QueryKind.UNOBSERVABLE]
     assert sorted(kinds) == sorted(QueryKind)
+
+
+def test_operations_are_joined_with_readings_only_where_a_study_asks_for_them() -> None:
+    """Joining takes a second per run, and a study has up to two hundred."""
+    asking = {name for name, study in all_studies().items() if study.metrics & OP_METRICS}
+    assert asking == {"emdl-op-breakdown"}
