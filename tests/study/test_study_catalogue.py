@@ -63,7 +63,7 @@ def test_the_queries_of_a_study_match_its_sweeps(name: str) -> None:
     on_phones = sweeps_of(study)
     for sweep in (*on_phones, *sweeps_of(study, native=True)):
         assert sweep.name.startswith(name), "its runs are found by this name"
-        assert sweep.runs_per_phone <= 63
+        assert sweep.runs_per_phone <= 105
     for claim in study.claims:
         assert len(study.citation_of(claim)) > 10, claim.text
         assert bool(study.place_of(claim)) != claim.ours, claim.text
