@@ -49,12 +49,15 @@ def windows(*step_ms: float, n: int = 5, t_s: float = 0.0) -> list[StepWindow]:
 
 
 def readings(
-    current: int = -500_000, voltage: int = 4_000_000, status: str = "Discharging"
+    current: int = -500_000,
+    voltage: int = 4_000_000,
+    status: str = "Discharging",
+    every_s: int = 1,
 ) -> Readings:
     rows = range(11)
     return Readings(
         paths=("/z", CURRENT, VOLTAGE, STATUS),
-        t_ns=[row * S for row in rows],
+        t_ns=[row * every_s * S for row in rows],
         columns={
             "/z": [30_000 + 1000 * row for row in rows],
             CURRENT: [current for _ in rows],
@@ -195,7 +198,8 @@ def test_a_long_run_compares_its_first_and_last_minute() -> None:
 def test_a_run_that_continued_has_no_metric_of_the_whole_run() -> None:
     slowing = output_of(windows(*[10.0] * 3000, *[15.0] * 2000))
     done = DONE.model_copy(update={"first_step_ns": S})
-    run = a_run(output=slowing, claimed=ClaimedWork(COST, done, 5, Source.PHONE))
+    claimed = ClaimedWork(COST, done, 5, Source.PHONE)
+    run = a_run(output=slowing, claimed=claimed, readings=readings(every_s=30))
     whole = values(run).keys()
     slowing.resume = ResumeRecord(step=7, t_ns=0, same_cores=True, lost_ns=None)
     missing = whole - values(run).keys()
