@@ -24,6 +24,9 @@ COLUMN_NOTES = {
     "farmhand": "version of Farmhand that wrote the file",
     "programs": "OpenCL kernels that were built: files, options and digest of each; empty on a CPU",
     "gpu_clock_ghz": "GPU clock that was set, GHz; empty where the phone chose it",
+    "cpus": "numbers of the cores that ran the work, such as 4-7; empty before the first attempt",
+    "start_max_c": "highest CPU temperature at which the run was allowed to start, °C; empty: any, "
+    "or unknown",
     "control": "control level of the phone: observed, partial or controlled",
     "verdict": "valid, suspect or void",
     "reasons": "reasons of the verdict, as text",

@@ -23,7 +23,9 @@ from orchestrator.analysis.measurements import (
     TrialSeries,
 )
 from orchestrator.analysis.set_clocks import (
-    clock_table,
+    AppliedCell,
+    condition_table,
+    in_order,
     same_applied_clocks,
     same_paired_clocks,
 )
@@ -42,8 +44,8 @@ from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
 __all__ = ["RUNS_PER_SIDE", "Comparison", "ComparisonVerdict", "FailureVerdict", "FleetRow"]
-__all__ += ["clock_table", "fleet_sentences", "median", "phone_figures", "round_of"]
-__all__ += ["same_applied_clocks"]
+__all__ += ["AppliedCell", "condition_table", "fleet_sentences", "in_order", "median"]
+__all__ += ["phone_figures", "round_of", "same_applied_clocks"]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orchestrator.analysis.set_clocks import PlannedCell, in_order, planned_cell
 from orchestrator.analysis.smallest_difference import CellDigests, RunSpread, SmallestDifference
 from orchestrator.analysis.trial_series import group_by_trial
 from orchestrator.app.lab_connection import LabConnection
@@ -90,6 +91,8 @@ class SweepPlan:
     waits: tuple[str, ...] = ()  # of phones that are too warm to start at once
 
     repeats: int = 0  # at most
+    conditions: tuple[PlannedCell, ...] = ()  # as they will be applied
+    models: dict[str, str] = field(default_factory=dict)  # by phone
     shows: dict[str, SmallestDifference] = field(default_factory=dict)  # by phone, where known
 
     @property
@@ -124,6 +127,11 @@ class SweepPlan:
             "warnings": list(self.warnings),
             "waits": list(self.waits),
             "same_clocks": [asdict(each) for each in self.same_clocks],
+            "conditions": [
+                {"phone": cell.phone, "condition": cell.condition.label}
+                | cell.applied.model_dump(include={"cpus", "clocks_khz", "gpu_khz"})
+                for cell in self.conditions
+            ],
             "smallest_difference": {phone: asdict(each) for phone, each in self.shows.items()},
         }
 
@@ -231,8 +239,18 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
         },
         same_clocks=same,
         repeats=sweep.repeat,
+        conditions=tuple(in_order(list(_planned_cells(sweep, chosen)))),
+        models={facts.serial: facts.model for facts in chosen},
         shows=_smallest_differences(sweep, expansion, db),
     )
+
+
+def _planned_cells(sweep: Sweep, phones: Sequence[PhoneFacts]) -> Iterator[PlannedCell]:
+    """Resolve every condition on every phone."""
+    for facts in phones:
+        for condition in sweep.conditions:
+            if (cell := planned_cell(facts, condition)) is not None:
+                yield cell
 
 
 def _smallest_differences(

@@ -1,14 +1,16 @@
 """Prints the comparison of a fleet, and the clocks that it was measured at."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from orchestrator.app.compare_results import (
+    AppliedCell,
     MeasuredRun,
-    clock_table,
+    condition_table,
     fleet_groups,
+    in_order,
     same_applied_clocks,
 )
 from orchestrator.commands.common import print_paragraph, print_table
@@ -39,11 +41,20 @@ def print_comparison(runs: Sequence[MeasuredRun]) -> None:
 
 
 def print_clocks(runs: Sequence[MeasuredRun]) -> None:
-    """Print the clocks that were set, and which levels were one clock."""
-    table = clock_table(runs)
-    models = {run.phone: safe_text(run.facts.model, 24) for run in runs}
-    if table.columns:
-        rows = [(models[phone], *clocks) for phone, clocks in table.rows.items()]
-        print_table(("CLOCK, GHz", *table.columns), rows)
+    """Print clocks, cores and start temperatures, and which levels were one clock."""
+    print_conditions(in_order(runs), {run.phone: run.facts.model for run in runs})
     for text in same_clock_texts(same_applied_clocks(runs)):
         print_paragraph(f"{text}, so their results differ only by chance.")
+
+
+def print_conditions(cells: Sequence[AppliedCell], models: Mapping[str, str]) -> None:
+    """Print what conditions mean on each model; phones of one model usually share a row."""
+    table = condition_table(cells)
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for phone, values in table.rows:
+        rows.setdefault((safe_text(models[phone], 24), *values), []).append(phone)
+    named = [
+        (model if len(phones) == 1 else f"{model} ({len(phones)} phones)", *values)
+        for (model, *values), phones in rows.items()
+    ]
+    print_table(("PHONE", *table.columns), named)

@@ -6,6 +6,7 @@ import click
 
 from orchestrator.app.plan_sweep import DurationRange, PhoneEstimate, Sweep, SweepPlan
 from orchestrator.commands.common import print_table
+from orchestrator.commands.fleet_view import print_conditions
 from workloads.command_output import say
 from workloads.text import safe_text
 from workloads.units import count_text, format_bytes, format_duration
@@ -88,6 +89,8 @@ def _print_phones(plan: SweepPlan) -> None:
             f"  SHOWS FROM: the smallest difference between two cells that {plan.repeats} repeats "
             "show in 4 of 5 cases, from earlier runs of the phone"
         )
+    if plan.conditions:
+        print_conditions(plan.conditions, plan.models)
     for phone, reason in plan.unavailable.items():
         say(f"  gets no runs now: {phone}: {safe_text(reason, 200)}")
     reasons: dict[tuple[str, int], list[str]] = {}

@@ -12,6 +12,7 @@ from itertools import starmap
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetTable
 from orchestrator.analysis.measurements import MeasuredRun, RunOutcome
 from orchestrator.analysis.op_telemetry import OpRow, op_rows
+from orchestrator.analysis.set_clocks import format_cpus
 from orchestrator.export.table import CellValue, Table, TableBlock, TableColumn, make_columns
 from workloads.catalogue import Case, is_known, planned_ops
 from workloads.lab.process_identity import software_version
@@ -22,8 +23,8 @@ from workloads.protocol.telemetry import Telemetry
 
 _RUN_COLUMNS = make_columns(
     "sweep seed:int trial repeat:int attempt:int block:int position:int phone model soc "
-    "host workload parameters backend protocol cores freq clock_ghz gpu_clock_ghz:float control "
-    "verdict"
+    "host workload parameters backend protocol cores freq clock_ghz gpu_clock_ghz:float cpus "
+    "start_max_c:float control verdict"
 )
 
 
@@ -77,8 +78,11 @@ def _cell_values(case: Case, condition: Condition) -> tuple[CellValue, ...]:
 
 
 def _clock_values(applied: AppliedCondition) -> tuple[CellValue, ...]:
-    """Return the clocks that were set: the columns clock_ghz and gpu_clock_ghz."""
-    return applied.clock_ghz, applied.gpu_clock_ghz
+    """Return what was set: the columns clock_ghz, gpu_clock_ghz, cpus and start_max_c."""
+    return (
+        *(applied.clock_ghz, applied.gpu_clock_ghz),
+        *(format_cpus(applied.cpus), applied.start_max_c),
+    )
 
 
 def figures_table(first: RunColumns, runs: Iterable[MeasuredRun]) -> Table:
@@ -219,8 +223,8 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
     """
     columns = make_columns(
         "seed:int trial repeat:int block:int position:int phone workload parameters backend "
-        "protocol cores freq clock_ghz gpu_clock_ghz:float state verdict memory peak_rss_mb:float "
-        "why"
+        "protocol cores freq clock_ghz gpu_clock_ghz:float cpus start_max_c:float state verdict "
+        "memory peak_rss_mb:float why"
     )
     rows = (
         (
@@ -242,8 +246,9 @@ def ranking_table(seed: int, tables: Iterable[FleetTable]) -> Table:
     """
     columns = make_columns(
         "workload parameters backend protocol cores freq metric unit seed:int rank:int phone "
-        "model soc clock_ghz gpu_clock_ghz:float n:int median:float low:float high:float "
-        "interval ratio:float suspect:int void:int control source model_kind error_rel:float claim"
+        "model soc clock_ghz gpu_clock_ghz:float cpus start_max_c:float n:int median:float "
+        "low:float high:float interval ratio:float suspect:int void:int control source model_kind "
+        "error_rel:float claim"
     )
     blocks = (
         TableBlock(

@@ -57,6 +57,8 @@ def test_a_row_has_every_column_of_a_figure() -> None:
         "freq": "high",
         "clock_ghz": "2.4+2.84",
         "gpu_clock_ghz": "",
+        "cpus": "",
+        "start_max_c": "",
         "control": "controlled",
         "verdict": "valid",
         "reasons": "; ".join(reason.text for reason in reasons),

@@ -10,13 +10,20 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.analysis.measurements import NOTHING_APPLIED, MeasuredRun
-from orchestrator.analysis.set_clocks import clock_table, same_applied_clocks
+from orchestrator.analysis.set_clocks import (
+    condition_table,
+    format_cpus,
+    in_order,
+    planned_cell,
+    same_applied_clocks,
+)
 from orchestrator.cli import farm
 from orchestrator.export.report.page import render_page
 from orchestrator.export.report.report_data import ReportInput
 from orchestrator.store.database import Database
 from tests.analysis.builders import measured, phone
 from tests.stored_runs import store_runs
+from workloads.protocol.condition import Condition
 from workloads.protocol.messages import AppliedCondition
 from workloads.protocol.phone_facts import Cluster, Gpu
 
@@ -57,37 +64,65 @@ def page_of(runs: list[MeasuredRun]) -> str:
     return render_page("clocks", ReportInput(runs))
 
 
+def set_on(runs: list[MeasuredRun]) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the clocks of the table, by phone and core set."""
+    table = condition_table(in_order(runs))
+    return {
+        (phone, cores): {
+            name: value
+            for name, value in zip(table.columns[1:], values, strict=True)
+            if name.endswith("GHz")
+        }
+        for phone, (cores, *values) in table.rows
+    }
+
+
 def test_the_table_has_the_clock_of_every_level_and_nothing_invented() -> None:
     runs = [*levels("high", "low", "mid", "free"), *levels("mid", cores="all4")]
-    table = clock_table(runs)
-    assert table.columns == ("little2 low", "little2 mid", "little2 high", "all4 mid")
-    assert table.rows == {"mate": ("1.13", "1.13", "1.86", "1.13+1.6128")}
-    assert clock_table(levels("free")).columns == ()
-    other = measured("other", condition={"cores": "big2", "freq": "high"})
-    assert clock_table([*levels("low"), other]).rows == {
-        "mate": ("1.13", "not run"),
-        "other": ("not run", "2.4"),
+    unset = "not run"
+    assert set_on(runs) == {
+        ("mate", "little2"): {"low, GHz": "1.13", "mid, GHz": "1.13", "high, GHz": "1.86"},
+        ("mate", "all4"): {"low, GHz": unset, "mid, GHz": "1.13+1.6128", "high, GHz": unset},
     }
+    assert list(set_on(runs)["mate", "little2"]) == ["low, GHz", "mid, GHz", "high, GHz"]
+    assert not any(set_on(levels("free")).values())
+    table = condition_table(levels("high"))
+    assert (table.columns[1], table.columns[-1]) == ("CPUS", "START °C")
+    assert {values[-1] for _, values in table.rows} == {"rest + 3"}
 
 
 def test_a_clock_of_the_gpu_has_its_own_column() -> None:
     conditions = [{"cores": "little2", "freq": "free", "gpu_freq": f} for f in ("low", "mid")]
     runs = [measured("mate", facts=MATE, condition=condition) for condition in conditions]
-    table = clock_table(runs)
-    assert (table.columns, table.rows) == (("GPU low", "GPU mid"), {"mate": ("0.414", "0.414")})
+    assert set_on(runs) == {("mate", "little2"): {"GPU low, GHz": "0.414", "GPU mid, GHz": "0.414"}}
     assert "gpu_freq: low and mid are the same clock on Mate (GPU: 0.414 GHz)" in page_of(runs)
 
 
 def test_a_phone_that_changed_between_two_runs_has_both_clocks() -> None:
     first, second, _ = levels("low")
     later = replace(second, applied=AppliedCondition(clocks_khz={0: 980000}))
-    assert clock_table([first, later]).rows == {"mate": ("1.13 or 0.98",)}
+    assert set_on([first, later]) == {("mate", "little2"): {"low, GHz": "1.13 or 0.98"}}
+
+
+def test_core_numbers_are_ranges() -> None:
+    assert [format_cpus(each) for each in ((4, 5, 6, 7), (0, 2, 3), (7,), ())] == [
+        *("4-7", "0,2-3", "7", "")
+    ]
+
+
+def test_a_plan_has_the_levels_by_height() -> None:
+    planned = [
+        planned_cell(MATE, Condition(cores="little2", freq=freq)) for freq in ("mid", "high", "low")
+    ]
+    table = condition_table(in_order([cell for cell in planned if cell is not None]))
+    assert table.columns == (*("CORES", "CPUS", "low, GHz", "mid, GHz", "high, GHz", "START °C"),)
+    assert [values[:5] for _, values in table.rows] == [("little2", "0-1", "1.13", "1.13", "1.86")]
 
 
 def test_reports_without_applied_clocks_are_read_as_before() -> None:
     old = [replace(run, applied=NOTHING_APPLIED) for run in levels("low", "mid", "free")]
     assert same_applied_clocks(old) == ()
-    assert clock_table(old).columns == ()
+    assert condition_table(old).rows == ()
     assert "same clock on" not in page_of(old)
 
 
@@ -136,8 +171,9 @@ def test_commands_and_exports_read_the_clock_from_the_stored_report(
 
     store_runs(store, [*levels("low", "mid", "free"), *levels("high", cores="all4")], "stored")
     shown = run("sweep", "show", "stored")
-    columns = "CLOCK, GHz\tlittle2 low\tlittle2 mid\tall4 high\n"
-    assert f"{columns}Mate\t1.13\t1.13\t1.86+2.4192\n" in shown
+    columns = "PHONE\tCORES\tCPUS\tlow, GHz\tmid, GHz\thigh, GHz\tSTART °C\n"
+    assert f"{columns}Mate\tlittle2\t\t1.13\t1.13\tnot run\trest + 3\n" in shown
+    assert "Mate\tall4\t\tnot run\tnot run\t1.86+2.4192\trest + 3\n" in shown
     assert TEXT in " ".join(shown.split())
     figures = json.loads(run("sweep", "show", "stored", "--json"))["figures"]
     assert {"0": 1860000, "2": 2419200} in [figure["clocks_khz"] for figure in figures]

@@ -58,7 +58,10 @@ def test_the_same_clock_is_named_from_the_plan_to_the_exports(farm: Farm, tmp_pa
     assert farm.command("watch", "levels", "--exit-status").returncode == 0
 
     shown = farm.command("sweep", "show", "levels").stdout
-    assert "CLOCK, GHz\tbig2 low\tbig2 mid\tbig2 high\nHUAWEI Mate 30\t1.28\t1.28\t2.09\n" in shown
+    heading = "PHONE\tCORES\tCPUS\tlow, GHz\tmid, GHz\thigh, GHz\tSTART °C\n"
+    assert f"{heading}HUAWEI Mate 30\tbig2\t4-5\t1.28\t1.28\t2.09\t" in shown
+    planned = farm.command("sweep", "plan", file).stdout
+    assert "HUAWEI Mate 30\tbig2\t4-5\t" in planned
     assert SAME in " ".join(shown.split())
     as_json = json.loads(farm.command("sweep", "show", "levels", "--json").stdout)
     assert without_phone(as_json["same_clocks"]) == [SAME_JSON]

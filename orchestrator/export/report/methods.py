@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orchestrator.analysis.failure_groups import group_failures
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.rank_statement import CLAIM_RUNS_MIN
-from orchestrator.analysis.set_clocks import clock_table
+from orchestrator.analysis.set_clocks import condition_table, in_order
 from orchestrator.analysis.trial_series import trial_series
 from orchestrator.analysis.variance_levels import VarianceLevels, variance_levels
 from orchestrator.analysis.verdict_counts import count_verdicts, judgement_text
@@ -169,16 +169,17 @@ def conditions_section(data: ReportData) -> Section:
 
 def clocks_section(data: ReportData) -> Section:
     """Show the clocks that were set on every phone."""
-    table = clock_table(data.runs)
-    rows = [(data.names[phone], *clocks) for phone, clocks in table.rows.items()]
+    table = condition_table(in_order(data.runs))
+    rows = [(data.names[phone], *values) for phone, values in table.rows]
     return Section(
         "clocks",
         "Clocks",
-        "The clock that was set on each phone, in GHz, one value per cluster of the cores. A level "
+        "The clock that was set on each phone, in GHz, one value per cluster of the cores, with "
+        "the numbers of these cores and the highest CPU temperature at the start. A level "
         "is the nearest step that a phone has, so two levels can be the same clock. "
         + same_clocks_text(data.same_clocks),
         headings=("Phone", *table.columns),
-        rows=tuple(sorted(rows)),
+        rows=tuple(dict.fromkeys(rows)),
         note="" if rows else "No run set the clocks of its phone.",
     )
 
