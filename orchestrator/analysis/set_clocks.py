@@ -38,7 +38,7 @@ Cell = TypeVar("Cell", bound=AppliedCell)
 
 
 @dataclass(frozen=True)
-class PlannedCell:
+class PlannedCondition:
     """A condition as it will be applied to a phone."""
 
     phone: str
@@ -46,7 +46,7 @@ class PlannedCell:
     applied: AppliedCondition
 
 
-def planned_cell(facts: PhoneFacts, condition: Condition) -> PlannedCell | None:
+def planned_cell(facts: PhoneFacts, condition: Condition) -> PlannedCondition | None:
     """Resolve a condition on a phone; None if the phone lacks its cores or clocks."""
     found = cell_on_phone(facts, "", condition)
     if found is None:
@@ -56,7 +56,7 @@ def planned_cell(facts: PhoneFacts, condition: Condition) -> PlannedCell | None:
         clocks_khz=found.clocks_khz,
         gpu_khz=found.gpu_khz,
     )
-    return PlannedCell(facts.serial, condition, applied)
+    return PlannedCondition(facts.serial, condition, applied)
 
 
 def condition_table(cells: Sequence[AppliedCell]) -> ConditionTable:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator.analysis.set_clocks import PlannedCell, in_order, planned_cell
+from orchestrator.analysis.set_clocks import PlannedCondition, in_order, planned_cell
 from orchestrator.analysis.smallest_difference import CellDigests, RunSpread, SmallestDifference
 from orchestrator.analysis.trial_series import group_by_trial
 from orchestrator.app.lab_connection import LabConnection
@@ -91,7 +91,7 @@ class SweepPlan:
     waits: tuple[str, ...] = ()  # of phones that are too warm to start at once
 
     repeats: int = 0  # at most
-    conditions: tuple[PlannedCell, ...] = ()  # as they will be applied
+    conditions: tuple[PlannedCondition, ...] = ()  # as they will be applied
     models: dict[str, str] = field(default_factory=dict)  # by phone
     shows: dict[str, SmallestDifference] = field(default_factory=dict)  # by phone, where known
 
@@ -245,7 +245,7 @@ def plan_on_phones(sweep: Sweep, db: Database, more_warnings: Sequence[str] = ()
     )
 
 
-def _planned_cells(sweep: Sweep, phones: Sequence[PhoneFacts]) -> Iterator[PlannedCell]:
+def _planned_cells(sweep: Sweep, phones: Sequence[PhoneFacts]) -> Iterator[PlannedCondition]:
     """Resolve every condition on every phone."""
     for facts in phones:
         for condition in sweep.conditions:
