@@ -57,7 +57,7 @@ HOST_POLL_S = 0.1
 NEXT = (
     "Next:",
     "  farm up --virtual --speed 100    a lab of virtual phones to try, see docs/tutorial.md",
-    "  farm up                          a lab with your phone: turn on USB debugging, connect it",
+    "  farm phone try                   your phone: turn on USB debugging and connect it first",
 )
 
 
