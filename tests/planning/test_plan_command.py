@@ -54,9 +54,9 @@ def test_the_mistakes_of_a_sweep_file_are_printed(tmp_path: Path, verb: str) -> 
 
 def test_validate_prints_the_size_of_a_sweep(tmp_path: Path) -> None:
     result = farm_sweep(tmp_path, "validate", EXAMPLES / "demo.yaml")
-    assert result.stdout.endswith("5 cells x 2 repeats: 10 runs per phone.\n")
+    assert result.stdout.endswith("3 cells x 3 repeats: 9 runs per phone.\n")
     result = farm_sweep(tmp_path, "validate", EXAMPLES / "demo.yaml", "--json")
-    assert json.loads(result.stdout)["runs_per_phone"] == 10
+    assert json.loads(result.stdout)["runs_per_phone"] == 9
 
 
 def test_a_digest_with_a_prefix_equals_the_whole_digest() -> None:
