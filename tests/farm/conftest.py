@@ -23,6 +23,13 @@ from tests.farm.farm_command import run_in_process
 from workloads.lab.settings import Lab
 
 PROCESSES = "/cgroup.procs"  # lists processes, which come and go
+
+
+def node_name(path: str) -> str:
+    """The node whose value a write changes: a wake lock has one node to take and one to release."""
+    return path.replace("wake_unlock", "wake_lock")
+
+
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_S = 3.0
 SETTINGS = f"[scheduler]\nlease_timeout_s = {LEASE_S}\n"
@@ -97,7 +104,9 @@ class Farm:
         """Return the last value of every kernel node that was written on a phone."""
         writes = self.journal(serial, "sysfs_write")
         return {
-            write["path"]: write["new"] for write in writes if not write["path"].endswith(PROCESSES)
+            node_name(write["path"]): write["new"]
+            for write in writes
+            if not write["path"].endswith(PROCESSES)
         }
 
 

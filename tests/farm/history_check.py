@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.planning.states import RunState
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.results import telemetry_blob
-from tests.farm.conftest import PROCESSES, Farm
+from tests.farm.conftest import PROCESSES, Farm, node_name
 from workloads.protocol.base import digest_of_bytes
 
 ENDED = {RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.BLOCKED, RunState.CANCELLED}
@@ -101,7 +101,7 @@ def _check_restored(farm: Farm, serial: str) -> Iterator[str]:
                 last = {node: value for node, value in last.items() if rebooting and node[1]}
                 rebooting = False
             case _ if "old" in line and not line.get("path", "").endswith(PROCESSES):
-                name = (line.get("path") or line["name"]).replace("wake_unlock", "wake_lock")
+                name = node_name(line.get("path") or line["name"])
                 node = (line["event"], line.get("namespace", ""), name)
                 first.setdefault(node, line["old"])
                 last[node] = (line["new"], line.get("text", "").strip())

@@ -13,7 +13,7 @@ from orchestrator.planning.states import RunState
 from orchestrator.store.leases import LeasedRun, leased_runs
 from orchestrator.store.phone_queries import known_phones
 from orchestrator.store.sweep_queries import sweep_summaries
-from tests.farm.conftest import PROCESSES, Farm, start_farm, wait_for
+from tests.farm.conftest import PROCESSES, Farm, node_name, start_farm, wait_for
 from tests.farm.history_check import NO_SKEW, Skews, violations
 from workloads.lab.settings import Lab
 
@@ -66,7 +66,7 @@ def original_clocks(farm: Farm, serial: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for write in farm.journal(serial, "sysfs_write"):
         if not write["path"].endswith(PROCESSES):
-            values.setdefault(write["path"], write["old"])
+            values.setdefault(node_name(write["path"]), write["old"])
     return values
 
 
