@@ -8,7 +8,7 @@ time of the sensor, which is estimated, too. Every row states its method, how ma
 inside the operation, and the standard error of its power.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -31,6 +31,7 @@ from workloads.protocol.telemetry import (
     Telemetry,
 )
 
+RESOLVING = (ENERGY, BUSY, GPU_BUSY)  # the first of them that shows an operation names its method
 GROUP_SHARE = 0.005  # operations with a smaller share of a step are fitted together
 PERIODS_MIN = 2.0  # sampling periods within an operation that is resolved by its readings
 INTERVALS_MIN, INTERVALS_PER_OP = 8, 8
@@ -81,12 +82,16 @@ class OpRow:
     rails_w: Mapping[str, float]
 
 
-def op_rows(run: Telemetry) -> tuple[OpRow, ...]:
-    """Return one row per traced operation."""
+def op_rows(run: Telemetry, wanted: Container[str] | None = None) -> tuple[OpRow, ...]:
+    """Return one row per traced operation; of some series only, because each fit takes time."""
     if not run.spans:
         return ()
     timeline = StepTimeline.of(run)
-    fits = {name: fit_series(timeline, series) for name, series in run.series.items()}
+    fits = {
+        name: fit_series(timeline, series)
+        for name, series in run.series.items()
+        if wanted is None or name in wanted
+    }
     times = next((series.t_ns for series in run.series.values()), ())
     readings = timeline.count_inside(np.asarray(times, dtype=float))
     return tuple(_row(run, timeline, fits, readings, index) for index in range(len(timeline.ops)))
@@ -476,7 +481,7 @@ def _row(
         return {key: value for key, value in values.items() if value is not None}
 
     power = fits.get(ENERGY)
-    methods = [fits[s].method[index] for s in (ENERGY, BUSY, GPU_BUSY, *fits) if s in fits]
+    methods = [fits[s].method[index] for s in (*RESOLVING, *fits) if s in fits]
     method = next((known for known in methods if known is not OpMethod.NONE), OpMethod.NONE)
     power_w, busy, gpu = rate(ENERGY), rate(BUSY), rate(GPU_BUSY)
     gpu_khz = rate(GPU_CLOCK)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 from statistics import mean, median
 
 from orchestrator.analysis.measurements import MeasuredRun
-from orchestrator.analysis.op_telemetry import OpMethod, op_rows
+from orchestrator.analysis.op_telemetry import RESOLVING, OpMethod, op_rows
 from workloads.protocol.metrics import Provenance
 from workloads.protocol.telemetry import CLOCK, CORE, GPU_BUSY, Telemetry, part_rates
 
@@ -64,7 +64,7 @@ def _op_shares(
     """Yield the share of every kind of operation in a step's time and energy."""
     shares: dict[str, float] = {}
     joules: dict[str, float] = {}
-    ops = op_rows(telemetry)
+    ops = op_rows(telemetry, RESOLVING)
     if not ops:
         return
     for op in ops:
