@@ -17,6 +17,7 @@ from orchestrator.export.report.axis_figures import PictureKind, choose_picture
 from orchestrator.export.report.details import largest_ops
 from orchestrator.export.report.figure import SHADES, fit_text, text_width
 from orchestrator.export.report.page import (
+    build_page,
     choose_figure,
     render_page,
     report_figures,
@@ -178,9 +179,11 @@ def test_every_figure_can_be_saved_as_svg_and_as_csv() -> None:
 def test_a_figure_for_a_paper_has_its_fonts_and_its_source_inside() -> None:
     given = ReportInput(a_core_study(), version="9.8.7")
     figures = report_figures(given)
-    assert figures[0].name == "step-time-over-cpu-clock-and-cores", "the main figure is the first"
+    first_screen = build_page("", collect_report_data(given)).head
+    assert first_screen
+    assert choose_figure(figures, "").name == first_screen.figure.name
     assert len({figure.name for figure in figures}) == len(figures)
-    main = choose_figure(figures, "")
+    main = choose_figure(figures, "step-time-over-cpu-clock-and-cores")
     pdf = write_figure(main, "pdf", given)
     assert pdf.startswith(b"%PDF")
     assert b"FontFile2" in pdf
@@ -238,6 +241,8 @@ def test_long_names_stay_apart_and_values_have_a_fitting_unit() -> None:
     names = list(collect_report_data(ReportInput(runs)).names.values())
     short = [fit_text(name, 200) for name in names]
     assert len(set(short)) == 2
+    words = {"…", *" ".join(names).split()}
+    assert all({*name.split()} <= words for name in short), "whole words remain"
     assert all(text_width(name, 11) <= 200 for name in short)
     assert readable_unit("ms", [2e4, 3e5]) == ("s", 1e-3)
     assert readable_unit("mJ", [0.01, 0.02]) == ("µJ", 1e3)

@@ -39,12 +39,13 @@ def draw_slopes(width: float, rows: Sequence[SlopeRow], titles: tuple[str, str])
     picture = Picture(width, max(150.0, 27.0 * len(rows) + 60))
     values = [value for row in rows for value in (row.before, row.after)]
     scale = build_axis("", values, log=True)
-    names = max(text_width(f"{row.name} 00.0", 12) for row in rows) + 14
-    left = min(names, width * 0.46)
+    names = max(text_width(f"{row.name} {number_text(row.before)}", 11, bold=True) for row in rows)
+    left = min(names + 14, width * 0.52)
     right, top, bottom = width - 88, 34.0, picture.height - 12
     for x in (left, right):
         picture.line(((x, 22), (x, bottom + 6)), "axis")
-    picture.text(left + 18, 14, titles[0], "name", "end")
+    free = width - text_width(titles[1], 12, bold=True) - 10
+    picture.text(min(left + 18, free), 14, titles[0], "name", "end")
     picture.text(width, 14, titles[1], "name", "end")
     ends = [tuple(scale.position(v, top, bottom) for v in (r.before, r.after)) for r in rows]
     labels = [_spread([end[side] for end in ends], bottom) for side in (0, 1)]
@@ -58,7 +59,8 @@ def draw_slopes(width: float, rows: Sequence[SlopeRow], titles: tuple[str, str])
         for x, y in ((left, begin), (right, end)):
             picture.dot(x, y, dot, row.tip)
         before, after = number_text(row.before), number_text(row.after)
-        name = fit_text(row.name, left - 14 - text_width(before, 12), 12)
+        bold = row.style is not None
+        name = fit_text(row.name, left - 9 - text_width(f" {before}", 11, bold), bold=bold)
         picture.text(left - 9, labels[0][index] + 4, f"{name} {before}", text, "end")
         change = percent_text(row.after / row.before)
         picture.text(right + 9, labels[1][index] + 4, f"{after}  {change}", text)
@@ -113,7 +115,7 @@ def draw_dots(
     height, top = (NARROW_ROW if small else ROW), 20.0 if heading else 4.0
     picture = Picture(width, top + height * len(rows) + 34)
     if heading:
-        picture.text(0, 12, fit_text(heading, width, 12), "name")
+        picture.heading(heading)
     marks = [mark for row in rows for mark in row.marks]
     values = [v for m in marks for v in (m.value, m.low, m.high) if v is not None and v > 0]
     values += scale
@@ -192,7 +194,7 @@ def draw_lines(
     picture = Picture(width, min(210.0, max(150.0, width * 0.62)))
     labels = max(text_width(tick_text(tick), 10.5) for tick in y.ticks) if y.ticks else 10.0
     left, right, top, bottom = labels + 8, width - 8, 34.0, picture.height - 34
-    picture.text(0, 12, fit_text(heading, width, 12), "name")
+    picture.heading(heading)
     picture.text(0, 26, fit_text(y.title, width, 10.5), "tick")
     for value in y.ticks:
         height = y.position(value, bottom, top)
@@ -248,7 +250,7 @@ def draw_grid(
     left = min(left, width * 0.36)
     across = (width - left) / len(names.columns)
     picture = Picture(width, 50 + height * len(names.rows) + 8)
-    picture.text(0, 12, fit_text(heading, width, 12), "name")
+    picture.heading(heading)
     middle = (left + width) / 2
     picture.text(middle, 28, fit_text(names.columns_title, width - left, 10.5), "tick", "middle")
     picture.text(0, 43, fit_text(names.rows_title, left, 10.5), "tick")

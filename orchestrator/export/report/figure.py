@@ -6,7 +6,7 @@ values as a table, and can be drawn at the width of a screen, of a phone or of a
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,14 @@ from workloads.units import format_ms
 
 WIDE, NARROW = 620.0, 340.0  # of a figure on a screen, and on a phone or in a column of a paper
 PANEL, PAPER_PANEL = 320.0, 168.0  # of one of several panels
-LETTER = 0.57  # mean width of a letter, per height
+# Widths of letters in DejaVu Sans, per height: the widest of the fonts that a picture may get.
+LETTER, BOLD = 0.62, 1.13
+LETTERS = {
+    **dict.fromkeys("ijlI'|.,:; ", 0.33),
+    **dict.fromkeys("ftr()-/[]", 0.41),
+    **dict.fromkeys("ABCDEFGHJKLNOPQRSTUVXYZ", 0.72),
+    **dict.fromkeys("mwMW%…+=×±<>", 0.95),
+}
 GAP = 4.0
 Point = tuple[float, float]
 CsvValue = str | int | float | None
@@ -48,6 +55,7 @@ STYLES = {
     "tick": Style("#6b7280", "#9ca3af", size=10.5),
     "label": Style("#374151", "#d1d5db", size=11),
     "name": Style("#111827", "#f3f4f6", size=12, bold=True),
+    "small": Style("#111827", "#f3f4f6", size=10, bold=True),
     "stamp": Style("#8b93a1", "#8b93a1", size=8.5),
     "grid": Style("#e5e7eb", "#2b3442", 1),
     "axis": Style("#d1d5db", "#374151", 1),
@@ -110,6 +118,11 @@ class Picture:
     def text(self, x: float, y: float, text: str, style: str, anchor: str = "start") -> None:
         """Write a text."""
         self.items.append(Item("text", ((x, y),), style, safe_text(text), anchor))
+
+    def heading(self, text: str) -> None:
+        """Write a title across the top, smaller if it is too long."""
+        style = "name" if text_width(safe_text(text), 12, bold=True) <= self.width else "small"
+        self.text(0, 12, fit_text(text, self.width, STYLES[style].size, bold=True), style)
 
     def place(self, other: "Picture", left: float, top: float) -> None:
         """Draw another picture at a place of this one."""
@@ -174,18 +187,32 @@ def legend_picture(legend: Sequence[tuple[str, str]], stamp: str, width: float) 
     return picture
 
 
-def text_width(text: str, size: float) -> float:
+def text_width(text: str, size: float, bold: bool = False) -> float:
     """Return about how wide a text is."""
-    return LETTER * size * len(text)
+    return size * (BOLD if bold else 1) * sum(LETTERS.get(letter, LETTER) for letter in text)
 
 
-def fit_text(text: str, width: float, size: float = 11) -> str:
-    """Shorten a text to a width in its middle: serial numbers and parameters are at its end."""
-    plain, most = safe_text(text), max(3, int(width / (LETTER * size)))
-    if len(plain) <= most:
-        return plain
-    tail = (most - 1) // 2
-    return f"{plain[: most - 1 - tail]}…{plain[-tail:]}"
+def fit_text(text: str, width: float, size: float = 11, bold: bool = False) -> str:
+    """Shorten a text to a width in its middle: serial numbers and parameters are at its end.
+
+    Whole words are left out while some remain on both sides.
+    """
+    plain = safe_text(text)
+    shorter = [*_without_words(plain.split(" ")), *_without_letters(plain)]
+    fits = (one for one in (plain, *shorter) if text_width(one, size, bold) <= width)
+    return next(fits, shorter[-1] if shorter else plain)
+
+
+def _without_words(words: list[str]) -> Iterator[str]:
+    for left in range(len(words) - 1, 1, -1):
+        tail = left // 2
+        yield " ".join([*words[: left - tail], "…", *words[-tail:]])
+
+
+def _without_letters(text: str) -> Iterator[str]:
+    for left in range(len(text) - 1, 1, -1):
+        tail = left // 2
+        yield f"{text[: left - tail]}…{text[-tail:]}"
 
 
 def wrap_text(text: str, width: float, size: float) -> list[str]:

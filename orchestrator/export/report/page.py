@@ -129,10 +129,10 @@ def stamp_of(given: ReportInput) -> str:
 
 
 def report_figures(given: ReportInput) -> list[Figure]:
-    """Return every figure of a report: the main one, those of the answers, the others."""
+    """Return every figure of a report as on its page; the first is that of the first screen."""
     page = build_page("", collect_report_data(given))
     answers = [*([page.head] if page.head else []), *page.findings]
-    figures = [*page.figures[:1], *(answer.figure for answer in answers), *page.figures[1:]]
+    figures = [*(answer.figure for answer in answers), *page.figures]
     figures += [figure for section in page.sections for figure in section.figures]
     return list({figure.name: figure for figure in figures}.values())
 
