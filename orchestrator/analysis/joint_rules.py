@@ -14,8 +14,6 @@ from functools import cache
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from scipy.special import stdtrit
-
 from workloads.protocol.condition import Protocol
 from workloads.protocol.verdict import OF_THE_MOMENT, Reason, ReasonCode, Validity, Verdict
 
@@ -196,6 +194,8 @@ def compare_value(value: float, others: Sequence[float], limits: Limits) -> dict
 @cache
 def _quantile(freedom: int) -> float:
     """How many standard errors a good run may be away."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, 1 - ERROR_RATE / 2))
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean as mean
 
-from scipy.special import stdtr, stdtrit
-
 from orchestrator.analysis.median_interval import Instability, dependence_factor, find_instability
 from orchestrator.analysis.stats import OCCASION_DEVIATION
 
@@ -72,7 +70,7 @@ class LogRatioEstimate:
 
     def half_width(self, alpha: float) -> float:
         """Return half the interval's width; the interval misses the true value with `alpha`."""
-        quantile = float(stdtrit(min(self.degrees_of_freedom, 1e6), 1 - alpha / 2))
+        quantile = self._quantile(1 - alpha / 2)
         return quantile * self.standard_error + self.extent
 
     def smallest_shown(self, alpha: float, margin: float) -> float:
@@ -80,8 +78,7 @@ class LogRatioEstimate:
 
         An estimate must exclude equality, and be larger than the margin.
         """
-        freedom = min(self.degrees_of_freedom, 1e6)
-        quantile, power = (float(stdtrit(freedom, p)) for p in (1 - alpha / 2, POWER))
+        quantile, power = self._quantile(1 - alpha / 2), self._quantile(POWER)
         least = max(quantile * self.standard_error, math.log1p(margin))
         return math.expm1(least + power * self.standard_error + self.extent)
 
@@ -90,8 +87,15 @@ class LogRatioEstimate:
         beyond = max(0.0, abs(self.log_ratio) - self.extent)
         if self.standard_error == 0:
             return float(beyond == 0)
+        from scipy.special import stdtr
+
         t = -beyond / self.standard_error
         return 2 * float(stdtr(min(self.degrees_of_freedom, 1e6), t))
+
+    def _quantile(self, p: float) -> float:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(min(self.degrees_of_freedom, 1e6), p))
 
     def with_error(self, deviation: float, freedom: float) -> "LogRatioEstimate":
         """Add an independent error; degrees of freedom after Welch and Satterthwaite."""

@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-
-import numpy as np
+from statistics import stdev
 
 from orchestrator.analysis.median_interval import (
     INTERVAL_RUNS_MIN,
@@ -81,7 +80,7 @@ def interval_over_occasions(
     if count >= OCCASIONS_MIN:
         found = median_interval(medians)
         return replace(found, n=len(values))
-    deviation = max(OCCASION_DEVIATION, float(np.std(medians, ddof=1)) / abs(interval.middle or 1))
+    deviation = max(OCCASION_DEVIATION, stdev(medians) / abs(interval.middle or 1))
     return interval.widen(2 * deviation / math.sqrt(count))
 
 
@@ -89,7 +88,7 @@ def holm_correction(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for multiple comparisons (Holm's step-down procedure)."""
     corrected = [1.0] * len(p_values)
     lower_bound = 0.0
-    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         lower_bound = max(lower_bound, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = lower_bound
     return corrected

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import numpy as np
-
 from orchestrator.analysis.ab_comparison import ALPHA, MARGIN, ComparisonVerdict, higher_is_better
 from orchestrator.analysis.log_ratio import RunPair, estimate_log_ratio
 from orchestrator.analysis.measurements import MeasurementKind, TrialSeries
@@ -140,6 +138,8 @@ def _optimal_cuts(values: Sequence[float]) -> list[int]:
     n = len(values)
     if n < 2 * RUNS_PER_SIDE:
         return []
+    import numpy as np
+
     logs = np.log(values)
     noise = float(np.median(np.abs(np.diff(logs)))) / (0.6745 * np.sqrt(2)) or 1e-9
     smooth = np.array([np.median(logs[max(0, i - 2) : i + 3]) for i in range(n)])
