@@ -9,7 +9,7 @@ from functools import partial
 from orchestrator.app.app_errors import InvalidState, NoPhoneMatches, TimedOut
 from orchestrator.app.control_sweeps import publish_change
 from orchestrator.app.lab_connection import LabConnection
-from orchestrator.app.lab_status import ReportedProblem, read_lab_status
+from orchestrator.app.lab_status import LabPoller, ReportedProblem
 from orchestrator.app.operation import Role, operation
 from orchestrator.store import phone_actions, phone_health
 from orchestrator.store.database import Database
@@ -38,7 +38,7 @@ PhoneAction = Callable[[Database, str, Actor], OperatorChange]
 def list_phones(lab: LabConnection, selector: str = "") -> list[KnownPhone]:
     """List all known phones with their current state, or those that match a selector."""
     wanted = parse_selector(selector) if selector else None
-    phones = read_lab_status(lab).phones
+    phones = LabPoller(lab).read_phones()
     if wanted is None:
         return list(phones)
     matching = [phone for phone in phones if wanted.matches(phone.facts, phone.tags)]
@@ -52,13 +52,13 @@ def list_phones(lab: LabConnection, selector: str = "") -> list[KnownPhone]:
 @operation(Role.VIEWER)
 def list_unusable_phones(lab: LabConnection) -> tuple[ReportedProblem, ...]:
     """List the phones that hosts see and cannot use, with what to do."""
-    return read_lab_status(lab).problems
+    return LabPoller(lab).read_problems()
 
 
 @operation(Role.VIEWER)
 def find_phone(lab: LabConnection, serial: str) -> KnownPhone:
     """Find a phone by its serial number or by a unique prefix of it."""
-    return match_serial(read_lab_status(lab).phones, serial)
+    return match_serial(LabPoller(lab).read_phones(), serial)
 
 
 def match_serial(phones: Sequence[KnownPhone], serial: str) -> KnownPhone:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +14,7 @@ from orchestrator.analysis.trial_series import cell_medians
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.operation import Role, operation
 from orchestrator.app.screen.waiting_sweep import absent_phones, availability_of
+from orchestrator.dispatch.central_broker import HostReading
 from orchestrator.dispatch.fair_share import PRIORITY_DOUBLING
 from orchestrator.dispatch.host_notices import HostNotice, host_notices
 from orchestrator.dispatch.lab_hosts import LabHosts
@@ -39,7 +40,7 @@ from orchestrator.store.live_views import (
 )
 from orchestrator.store.metric_rows import metric_values
 from orchestrator.store.notices import StoredNotice, latest_notices
-from orchestrator.store.phone_queries import KnownPhone, Lease, previous_hosts
+from orchestrator.store.phone_queries import KnownPhone, Lease, owned_phones, previous_hosts
 from orchestrator.store.sweep_queries import SweepSummary
 from orchestrator.store.timings import newest_timings
 from orchestrator.store.verdict_totals import with_left_out
@@ -132,11 +133,9 @@ class LabPoller:
 
     def read(self) -> LabView:
         """Return the current state, without the progress of the sweep that is followed."""
-        hosts_of_lab, known = self._lab_hosts.read(), self._phones.read()
+        known = self._phones.read()
         owners = {phone.serial: phone.host for phone in known}
-        previous = partial(previous_hosts, self._db)
-        readings = own_readings(self._broker.host_readings(hosts_of_lab), owners, previous)
-        heartbeats = [item.heartbeat for item in readings if item.heartbeat is not None]
+        readings, heartbeats = self._read_hosts(owners)
         ingests = self._broker.ingest_services()
         now, drained = datetime.now(UTC), tuple(drained_hosts(self._db))
         phones = tuple(
@@ -145,15 +144,33 @@ class LabPoller:
         )
         hosts = {heartbeat.host: heartbeat.sent_at for heartbeat in heartbeats}
         sweeps, others = self._sweeps()
-        problems = reported_problems(phones, heartbeats)
+        problems = reported_problems(owners, heartbeats)
         return LabView(
             *(now, hosts, phones, sweeps, others),
             problems=problems,
             drained=drained,
-            host_problems=tuple(host_notices(readings, ingests, hosts_of_lab)),
+            host_problems=tuple(host_notices(readings, ingests, self._lab_hosts.read())),
             notices=tuple(latest_notices(self._db, NEWEST_NOTICES)),
             has_scheduler=self._broker.scheduler() is not None,
         )
+
+    def _read_hosts(
+        self, owners: Mapping[str, str]
+    ) -> tuple[list[HostReading], list[HostHeartbeat]]:
+        found = self._broker.host_readings(self._lab_hosts.read())
+        readings = own_readings(found, owners, partial(previous_hosts, self._db))
+        return readings, [item.heartbeat for item in readings if item.heartbeat is not None]
+
+    def read_phones(self) -> tuple[KnownPhone, ...]:
+        """Return the phones with their queues; no progress is read and no end estimated."""
+        view = self.read()
+        left = runs_left(self._db, view.sweeps[0].id) if view.sweeps else {}
+        return _with_queues(view.phones, _count_queued(left))
+
+    def read_problems(self) -> tuple[ReportedProblem, ...]:
+        """Return the phones that hosts see and cannot use."""
+        owners = {serial: owned.host for serial, owned in owned_phones(self._db).items()}
+        return reported_problems(owners, self._read_hosts(owners)[1])
 
     def poll(self) -> LabView:
         """Return the current state."""
@@ -175,18 +192,24 @@ class LabPoller:
                 lambda: reader.read(self._absent, self._running, self._models, self._others)
             )
         progress = self._progress()
-        queued = progress.queued
-        phones = tuple(
-            replace(phone, queued=queued[phone.serial]) if phone.serial in queued else phone
-            for phone in phones
-        )
         return replace(
             view,
-            phones=phones,
+            phones=_with_queues(phones, progress.queued),
             cells=progress.cells,
             failures=progress.failures,
             rest=progress.rest and progress.rest.after(time.time() - progress.read_at_s),
         )
+
+
+def _count_queued(left: Mapping[str, Mapping[Cell, int]]) -> dict[str, int]:
+    return {phone: sum(runs.values()) for phone, runs in left.items()}
+
+
+def _with_queues(phones: Sequence[KnownPhone], queued: Mapping[str, int]) -> tuple[KnownPhone, ...]:
+    return tuple(
+        replace(phone, queued=queued[phone.serial]) if phone.serial in queued else phone
+        for phone in phones
+    )
 
 
 def _followed(
@@ -251,7 +274,6 @@ class _SweepProgress:
         for each in cells:
             counts.update(each.runs)
         left = runs_left(self._db, self._sweep)
-        queued = {phone: sum(runs.values()) for phone, runs in left.items()}
         done = counts[RunState.DONE] + counts[RunState.FAILED]
         now_s = time.time()
         rest = SweepRest(
@@ -272,7 +294,9 @@ class _SweepProgress:
             models,
         )
         rest_time = estimate_remaining(rest)
-        return SweepProgress(cells, self._failure_groups(cells), rest_time, queued, now_s)
+        return SweepProgress(
+            cells, self._failure_groups(cells), rest_time, _count_queued(left), now_s
+        )
 
     def _failure_groups(self, cells: Sequence[CellProgress]) -> tuple[FailureGroup, ...]:
         """Return the reasons of failed runs; they are read again only when more runs failed."""
@@ -339,13 +363,12 @@ def join_heartbeats(
 
 
 def reported_problems(
-    known: Sequence[KnownPhone], heartbeats: Sequence[HostHeartbeat]
+    known: Collection[str], heartbeats: Sequence[HostHeartbeat]
 ) -> tuple[ReportedProblem, ...]:
     """The phones that hosts cannot use; a known phone shows its problem itself."""
-    serials = {phone.serial for phone in known}
     return tuple(
         ReportedProblem(heartbeat.host, item.address, item.problem, item.advice)
         for heartbeat in heartbeats
         for item in heartbeat.unusable
-        if item.address not in serials
+        if item.address not in known
     )

@@ -10,7 +10,7 @@ from orchestrator.analysis.cell_axes import cell_settings, value_order
 from orchestrator.planning.states import ReportStatus, RunState
 from orchestrator.store.database import Database
 from orchestrator.store.next_runs import IS_LEASED
-from orchestrator.store.phone_queries import KnownPhone, Lease, known_phones, phone_from_row
+from orchestrator.store.phone_queries import KnownPhone, Lease, phone_from_row
 from orchestrator.store.tables import phone, report, run, trial
 from orchestrator.store.trial_queries import trial_label
 from workloads.catalogue import Case
@@ -34,13 +34,12 @@ class PhoneCache:
     def read(self) -> list[KnownPhone]:
         """Return all phones, without their heartbeats."""
         rows = self._db.rows(select(*_PHONE_COLUMNS).order_by(phone.c.serial))
-        cached = {serial: digest for serial, (digest, _) in self._facts.items()}
-        if any(cached.get(row.serial) != row.facts_digest for row in rows):
-            digests = {row.serial: row.facts_digest for row in rows}
-            self._facts = {
-                known.serial: (digests.get(known.serial, ""), known.facts)
-                for known in known_phones(self._db)
-            }
+        unknown = ("", None)
+        if any(self._facts.get(row.serial, unknown)[0] != row.facts_digest for row in rows):
+            columns = (phone.c.serial, phone.c.facts_digest, phone.c.facts)
+            for serial, digest, facts in self._db.rows(select(*columns)):
+                if self._facts.get(serial, unknown)[0] != digest:
+                    self._facts[serial] = (digest, PhoneFacts.model_validate(facts))
         return [
             phone_from_row(row, self._facts[row.serial][1])
             for row in rows

@@ -132,7 +132,7 @@ def wait_for_phones(demo: DemoLab, count: int) -> None:
     """Wait until every phone is probed, announced and idle."""
     deadline = time.monotonic() + PHONES_TIMEOUT_S
     while True:
-        view = demo.retry(lambda: read_lab_status(demo.connection))
+        view = demo.retry(lambda: read_lab_status(demo.connection, with_progress=False))
         idle = [phone.serial for phone in view.phones if phone.status.state is PhoneState.IDLE]
         if len(idle) >= count:
             return

@@ -302,7 +302,7 @@ def test_a_phone_that_its_host_cannot_use_is_shown_with_what_to_do() -> None:
     heartbeat = HostHeartbeat(host="host-a", sent_at=NOW, max_parallel=4, unusable=unusable)
     first, second = join_heartbeats(known, [heartbeat], {})
     assert (first.status.reason, second.status.reason) == ("", unusable[0].advice)
-    (problem,) = reported_problems(known, [heartbeat])
+    (problem,) = reported_problems([phone.serial for phone in known], [heartbeat])
     advice = PhoneProblem.UNAUTHORIZED.text
     assert problem == ReportedProblem("host-a", "NEW", PhoneProblem.UNAUTHORIZED, advice)
     view = replace(a_snapshot(first, second).view, problems=(problem,))
