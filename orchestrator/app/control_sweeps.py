@@ -17,6 +17,7 @@ from orchestrator.store.sweep_notes import SweepNote
 from orchestrator.store.sweep_queries import RunNote, SweepSummary
 from orchestrator.store.verdict_totals import with_left_out
 from orchestrator.sweepfile.policy import PRIORITY_MAX
+from workloads.protocol.condition import HEADLINES
 from workloads.protocol.faults import InvalidRequest
 
 __all__ = ["PRIORITY_MAX", "SweepState", "judgement_text"]
@@ -49,14 +50,15 @@ def find_sweep(lab: LabConnection, name: str) -> SweepSummary:
 
 
 @operation(Role.VIEWER)
-def show_sweep(lab: LabConnection, name: str) -> SweepDetails:
-    """Return a sweep with its failures and its results."""
+def show_sweep(lab: LabConnection, name: str, headlines: bool = False) -> SweepDetails:
+    """Return a sweep with its failures and its results, of all metrics or of the headline ones."""
+    metrics = frozenset(HEADLINES.values()) if headlines else ()
     (summary,) = with_left_out(lab.store, [find_sweep(lab, name)])
     return SweepDetails(
         summary,
         sweep_queries.sweep_source(lab.store, summary.id),
         tuple(sweep_queries.runs_in_state(lab.store, summary.id, RunState.FAILED)),
-        tuple(results.measured_runs(lab.store, summary.id, include_void=True)),
+        tuple(results.measured_runs(lab.store, summary.id, True, metrics)),
     )
 
 

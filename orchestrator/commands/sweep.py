@@ -210,7 +210,7 @@ def show(name: str, digest: bool, lab_folder: Path, as_json: bool) -> None:
     from orchestrator.app.control_sweeps import RunState, judgement_text, show_sweep
     from orchestrator.commands.fleet_view import print_clocks, print_comparison
 
-    details = show_sweep(connect(lab_folder), name)
+    details = show_sweep(connect(lab_folder), name, headlines=not as_json)
     summary = details.summary
     if as_json:
         failures = [item._asdict() for item in details.failures]

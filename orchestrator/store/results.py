@@ -1,6 +1,6 @@
 """The results of runs: what comparisons, exports and studies are computed from."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -20,15 +20,20 @@ from workloads.protocol.phone_facts import PhoneFacts
 from workloads.protocol.verdict import Validity
 
 
-def measured_runs(db: Database, sweep_id: str, include_void: bool = False) -> list[MeasuredRun]:
+def measured_runs(
+    db: Database, sweep_id: str, include_void: bool = False, metrics: Collection[str] = ()
+) -> list[MeasuredRun]:
     """Return the accepted runs of a sweep in the planned order, with the void ones if requested."""
-    return list(iterate_measured_runs(db, sweep_id, include_void))
+    return list(iterate_measured_runs(db, sweep_id, include_void, metrics))
 
 
 def iterate_measured_runs(
-    db: Database, sweep_id: str, include_void: bool = False
+    db: Database, sweep_id: str, include_void: bool = False, metrics: Collection[str] = ()
 ) -> Iterator[MeasuredRun]:
-    """Yield the runs of `measured_runs` one by one, so that only a few are in memory."""
+    """Yield the runs of `measured_runs` one by one, so that only a few are in memory.
+
+    With names of metrics, runs that have some of them have only these: a run has about fifty.
+    """
     wanted = [ReportStatus.ACCEPTED, *([ReportStatus.VOID] if include_void else [])]
     query = (
         select(report.c.payload, run.c.block, run.c.position, run.c.trial, run.c.phone, *JUDGED)
@@ -39,7 +44,7 @@ def iterate_measured_runs(
     with db.read(in_transaction=True) as connection:
         known = _KnownTrials(connection, sweep_id)
         rows = connection.execution_options(yield_per=200).execute(query)
-        yield from _to_measured_runs(sweep_id, rows, known)
+        yield from _to_measured_runs(sweep_id, rows, known, metrics)
 
 
 class _KnownTrials:
@@ -67,7 +72,7 @@ class _KnownTrials:
 
 
 def _to_measured_runs(
-    sweep_id: str, rows: Iterable[Any], known: _KnownTrials
+    sweep_id: str, rows: Iterable[Any], known: _KnownTrials, metrics: Collection[str]
 ) -> Iterator[MeasuredRun]:
     for row in rows:
         message = Report.model_validate_json(row.payload)
@@ -75,6 +80,7 @@ def _to_measured_runs(
             continue
         case, condition = known.trials[row.trial]
         judgement = stored_judgement(row)
+        found = [metric for metric in message.metrics if metric.name in metrics]
         yield MeasuredRun(
             sweep=sweep_id,
             trial=message.run.trial,
@@ -90,7 +96,7 @@ def _to_measured_runs(
             control=message.control,
             verdict=judgement.applied_to(message.verdict),
             judged_runs=judgement.runs,
-            metrics={metric.name: metric for metric in message.metrics},
+            metrics={metric.name: metric for metric in found or message.metrics},
             started_at=message.started_at,
             ended_at=message.ended_at,
             boot_id=message.boot_id,
