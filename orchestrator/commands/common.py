@@ -1,5 +1,6 @@
 """What commands share: their lab, common options, and how they print."""
 
+import gc
 import json
 import os
 import re
@@ -66,6 +67,7 @@ def connect(folder: Path) -> "LabConnection":
     """Connect the current user to a lab."""
     from orchestrator.app.open_lab import open_lab
 
+    gc.set_threshold(100_000)  # reading results makes millions of objects, and no cycles
     return open_lab(folder, os.environ)
 
 
