@@ -95,6 +95,7 @@ def test_a_refused_root_and_a_32_bit_system_are_named(adb: AdbServer) -> None:
     assert facts.uncontrolled[0] == "the shell is not root: Magisk is on the phone and refused it"
 
 
-def test_without_a_phone_the_first_steps_are_named(adb: AdbServer) -> None:
-    result = CliRunner().invoke(commands, ["try", "--adb-port", str(adb.port)])
+def test_without_a_phone_the_first_steps_are_named(tmp_path: Path) -> None:
+    with AdbServer(tmp_path) as alone:
+        result = CliRunner().invoke(commands, ["try", "--adb-port", str(alone.port)])
     assert "USB debugging" in str(result.exception)

@@ -23,13 +23,13 @@ repeat: 3
 
 def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "watched.yaml"
-    file.write_text(SWEEP)
+    file.write_text(SWEEP.replace("repeat: 3", "repeat: 60"))  # longer than the test
     result = farm.command("sweep", "submit", file)
     assert result.returncode == 0, result.stderr
     sweep = find_sweep(farm.db, "watched").id
     with open_farm_screen("watch", sweep, "--lab", farm.lab.root) as screen:
         screen.wait("watched", "● live", "phones 6", "Meizu 16T")
-        screen.wait("mlp-4 b", "/36 runs")
+        screen.wait("mlp-4 b", "/720 runs")
         screen.resize(120, 40)
         screen.wait("temp °C", "GHz", "lease ")
         screen.press("/meizu*\r")
@@ -41,13 +41,14 @@ def test_a_working_lab_is_watched_at_three_sizes(farm: Farm, tmp_path: Path) -> 
         screen.press("\x1b")
         screen.wait("phones 6 ─")
         screen.resize(200, 60)
-        screen.wait("matrix: 1 conditions x 2 cases", "problems", "hosts 2")
+        screen.wait("median ms per step", "cold big2 high", "problems", "hosts 2")
         screen.press("py")
         screen.wait("PAUSED", "undo with: farm sweep resume")
         assert find_sweep(farm.db, "watched").state is SweepState.PAUSED
         screen.press("py")
         screen.wait("resumed")
-        screen.wait("FINISHED")
+        screen.press("cy")
+        screen.wait("CANCELLED")
         assert screen.wait_for_end() == 0
     wait_for(lambda: len(farm.idle_phones()) == 6, "all phones are idle again")
 
