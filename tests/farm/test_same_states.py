@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.control_phones import list_phones
+from orchestrator.app.control_sweeps import show_sweep
 from orchestrator.app.lab_connection import LabConnection
 from orchestrator.app.lab_status import read_lab_status
 from orchestrator.app.remote.operation_types import types_of
 from orchestrator.app.screen.lab_page import page_content
 from orchestrator.app.screen.lab_snapshot import LabSnapshot
 from orchestrator.planning.states import PhoneAvailability
-from tests.analysis.builders import a_trial_of
+from tests.analysis.builders import a_trial_of, measured
 from tests.farm.quiet_lab import QuietLab, quiet_lab
 from tests.stored_runs import store_runs
 from workloads.protocol.messages import PhoneStatus
@@ -171,3 +172,12 @@ def test_a_suspect_run_counts_nowhere(quiet: QuietLab) -> None:
     assert "2 suspect" in call(quiet, "sweep", "show", "doubt")
     trials = json.loads(call(quiet, "trial", "list", "doubt", "--state", "suspect", "--json"))
     assert len(trials) == 1
+
+
+def test_a_run_is_shown_by_its_headline_metrics_if_it_has_one(quiet: QuietLab) -> None:
+    runs = [measured(PHONE, step, repeat=i, loss_last=0.5) for i, step in enumerate((10.0, None))]
+    sweep = store_runs(quiet.store, runs, "headlines")
+    for headlines, of_first in ((False, {"step_ms", "loss_last"}), (True, {"step_ms"})):
+        shown = show_sweep(LabConnection(quiet.lab), sweep, headlines).runs
+        assert [set(run.metrics) for run in shown] == [of_first, {"loss_last"}]
+    assert "10.0" in call(quiet, "sweep", "show", sweep)
