@@ -12,6 +12,7 @@ from statistics import median
 from orchestrator.analysis.log_ratio import RunPair, estimate_log_ratio
 from orchestrator.analysis.measurements import MeasuredRun
 from workloads.protocol.condition import Protocol
+from workloads.protocol.metrics import Source
 from workloads.text import safe_text
 from workloads.units import format_ms
 
@@ -31,6 +32,7 @@ class PhoneFigures:
     cold_ms: float | None
     hot_ms: float | None
     slowdown: tuple[float, float] | None  # hot divided by cold: both ends of the 95 % interval
+    simulated: bool = False  # the interval is that of repeated runs, without the model's error
 
     @property
     def ratio(self) -> float:
@@ -45,8 +47,15 @@ def phone_figures(runs: Sequence[MeasuredRun]) -> list[PhoneFigures]:
         own = [run for run in runs if run.phone == phone]
         cold, hot = (_counted(own, *each) for each in (COLD, HOT))
         model, slowdown = safe_text(own[0].facts.model, 40), _interval(phone, cold, hot)
-        found.append(PhoneFigures(phone, model, _median(cold), _median(hot), slowdown))
+        found.append(
+            PhoneFigures(phone, model, _median(cold), _median(hot), slowdown, _simulated(own))
+        )
     return sorted(found, key=lambda one: (one.cold_ms or math.inf, one.phone))
+
+
+def _simulated(runs: Sequence[MeasuredRun]) -> bool:
+    sources = {run.metrics[name].provenance.source for run in runs for name in run.metrics}
+    return Source.SIMULATED in sources
 
 
 def _counted(runs: Sequence[MeasuredRun], protocol: Protocol, metric: str) -> dict[int, float]:
@@ -111,9 +120,10 @@ def _cost(fleet: Sequence[PhoneFigures]) -> str:
         return "What heat costs is too close to tell on every phone."
     was, now = (_place(most, _sorted(fleet, by)) for by in (_cold, _hot))
     fall = f", and it falls from {was} place to {now}" if was != now else ""
+    what = "repeated simulated runs" if most.simulated else "95 %"
     return (
         f"Heat costs {most.model} most: after ten minutes a step takes {most.ratio - 1:.0%} longer "
-        f"than when cold (95 %: {100 * low - 100:.0f} to {100 * high - 100:.0f} %){fall}."
+        f"than when cold ({what}: {100 * low - 100:.0f} to {100 * high - 100:.0f} %){fall}."
     ).replace("% longer", " % longer")
 
 

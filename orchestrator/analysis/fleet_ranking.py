@@ -190,7 +190,7 @@ def _summarize(
         model=facts.model,
         soc=facts.soc,
         median=interval.middle,
-        interval=widen_by_model(interval, provenance),
+        interval=widen_by_model(interval, provenance, METRICS[metric].is_share),
         suspect=suspect,
         void=void,
         provenance=provenance,

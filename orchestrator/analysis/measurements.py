@@ -102,6 +102,7 @@ class RunOutcome:
     fault: Fault | None
     note: str
     applied: AppliedCondition = NOTHING_APPLIED
+    peak_rss_source: str = ""  # its provenance
 
 
 class MeasurementKind(NamedTuple):

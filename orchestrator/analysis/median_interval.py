@@ -31,6 +31,7 @@ SERIAL_LIMIT = 1.1  # in standard deviations of the lag-1 correlation of indepen
 DRIFT_LIMIT = 2.0  # in standard deviations of Spearman's correlation with time
 MODES_LIMIT = 50.0  # gap between modes times runs, in standard deviations within the modes
 MODES_RUNS_MIN = 6
+SYMMETRIC_MAX = 0.1  # relative half-width; wider intervals on a logarithmic scale show both ends
 EXACT_RUNS_MAX = 200  # the binomial distribution of more runs is nearly normal
 
 
@@ -47,6 +48,7 @@ class IntervalKind(StrEnum):
 
     RANGE = "range"  # of fewer than four runs
     CONFIDENCE = "confidence"
+    UNKNOWN = "error unknown"  # of simulated runs: how they scatter says nothing about a phone
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,32 @@ class Interval:
         half = (self.high - self.low) / 2
         return half / abs(self.middle) if self.middle else math.inf
 
-    def widen(self, half_rel: float) -> "Interval":
-        """Add an independent error, given as the relative half-width of an interval."""
-        extra = half_rel * abs(self.middle)
-        low = self.middle - math.hypot(self.middle - self.low, extra)
-        return replace(self, low=low, high=self.middle + math.hypot(self.high - self.middle, extra))
+    @property
+    def known_ends(self) -> tuple[float, float] | None:
+        """Both ends, for all who show them; None if they say nothing about the value's error."""
+        return None if self.kind is IntervalKind.UNKNOWN else (self.low, self.high)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether ± says enough about both ends."""
+        return self.half_width_rel <= SYMMETRIC_MAX
+
+    def widen(self, half: float, is_share: bool = False) -> "Interval":
+        """Add an independent error, given as half of an interval on the value's scale."""
+        low, high = (
+            self._beyond(end, math.copysign(half, end - self.middle or side), is_share)
+            for end, side in ((self.low, -1.0), (self.high, 1.0))
+        )
+        return replace(self, low=low, high=high)
+
+    def _beyond(self, end: float, by: float, is_share: bool) -> float:
+        if is_share and 0 <= self.middle <= 1:
+            end = min(max(end, 0.0), 1.0)
+        distance = scale_distance(self.middle, end, is_share)
+        if not by or not math.isfinite(distance):
+            return end
+        outward = math.copysign(math.hypot(distance, by), by if self.middle > 0 else -by)
+        return shift_on_scale(self.middle, outward, is_share)
 
     def differs_from(self, other: "Interval") -> bool:
         """Return whether two medians differ by more than both intervals allow together.
@@ -81,6 +104,24 @@ class Interval:
         lower, upper = sorted((self, other), key=lambda interval: interval.middle)
         allowed = math.hypot(lower.high - lower.middle, upper.middle - upper.low)
         return upper.middle - lower.middle > allowed
+
+
+def shift_on_scale(value: float, by: float, is_share: bool = False) -> float:
+    """Move a value on the scale of its errors: logarithmic, or logit if it is a share."""
+    if not is_share or not 0 < value < 1:
+        moved = value * math.exp(by)
+        return min(moved, 1.0) if is_share and value == 1 else moved
+    return 1 / (1 + math.exp(-by) * (1 - value) / value)
+
+
+def scale_distance(value: float, end: float, is_share: bool = False) -> float:
+    """Return how far an end is from a value on that scale; infinite if it is beyond the scale."""
+    if value * end <= 0:
+        return math.inf
+    ratio = end / value
+    if is_share and 0 < value < 1:
+        ratio = ratio * (1 - value) / (1 - end) if end < 1 else math.inf
+    return abs(math.log(ratio)) if math.isfinite(ratio) else math.inf
 
 
 def median(values: Sequence[float]) -> float:

@@ -13,15 +13,19 @@ from statistics import stdev
 from orchestrator.analysis.median_interval import (
     INTERVAL_RUNS_MIN,
     LEVEL,
+    SYMMETRIC_MAX,
     Instability,
     Interval,
     IntervalKind,
     median,
     median_interval,
+    scale_distance,
+    shift_on_scale,
 )
 from workloads.protocol.metrics import Provenance
 
-__all__ = ["INTERVAL_RUNS_MIN", "LEVEL", "Instability", "IntervalKind"]
+__all__ = ["INTERVAL_RUNS_MIN", "LEVEL", "SYMMETRIC_MAX", "Instability", "IntervalKind"]
+__all__ += ["scale_distance", "shift_on_scale"]
 
 # A model states its mean absolute error; the standard deviation of its errors is this much larger.
 DEVIATION_PER_MEAN_ERROR = math.sqrt(math.pi / 2)
@@ -40,9 +44,11 @@ def model_deviation(provenance: Provenance | None) -> float:
     return DEVIATION_PER_MEAN_ERROR * (stated or 0.0)
 
 
-def widen_by_model(interval: Interval, provenance: Provenance) -> Interval:
-    """Add the error of the model behind the values of an interval."""
-    return interval.widen(MODEL_QUANTILE * model_deviation(provenance))
+def widen_by_model(interval: Interval, provenance: Provenance, is_share: bool = False) -> Interval:
+    """Add the error of the model behind the values; if it is unknown, so is the interval."""
+    if provenance.error_unknown:
+        return replace(interval, kind=IntervalKind.UNKNOWN)
+    return interval.widen(MODEL_QUANTILE * model_deviation(provenance), is_share)
 
 
 def split_occasions(times: Sequence[datetime], places: Sequence[object] = ()) -> list[int]:

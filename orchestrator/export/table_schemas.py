@@ -224,7 +224,7 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
     columns = make_columns(
         "seed:int trial repeat:int block:int position:int phone workload parameters backend "
         "protocol cores freq clock_ghz gpu_clock_ghz:float cpus start_max_c:float state verdict "
-        "memory peak_rss_mb:float why"
+        "memory peak_rss_mb:float peak_rss_source why"
     )
     rows = (
         (
@@ -232,7 +232,8 @@ def outcomes_table(seed: int, outcomes: Iterable[RunOutcome]) -> Table:
             *_cell_values(outcome.case, outcome.condition),
             *_clock_values(outcome.applied),
             *(outcome.state.value, str(outcome.validity or "")),
-            *(str(outcome.memory_outcome or ""), outcome.peak_rss_mb, outcome.note),
+            *(str(outcome.memory_outcome or ""), outcome.peak_rss_mb),
+            *(outcome.peak_rss_source, outcome.note),
         )
         for outcome in outcomes
     )
@@ -266,7 +267,7 @@ def _ranking_rows(group: FleetGroup) -> Iterator[tuple[CellValue, ...]]:
         yield (
             *(row.rank, row.phone, row.model, row.soc, *_clock_values(row.applied)),
             *(row.n, row.median),
-            *(row.interval.low, row.interval.high, row.interval.kind.value, row.ratio),
+            *(*(row.interval.known_ends or (None, None)), row.interval.kind.value, row.ratio),
             *(row.suspect, row.void, str(row.control or ""), row.provenance.source.value),
             *(str(row.provenance.model or ""), row.provenance.error_rel, row.statement.text),
         )

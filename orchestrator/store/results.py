@@ -171,6 +171,7 @@ def _outcome(row: Any, reported: Any | None) -> RunOutcome:
         fault=message.fault if message else None,
         note=row.note or "",
         applied=message.applied if message else NOTHING_APPLIED,
+        peak_rss_source=str(peak.provenance) if peak else "",
     )
 
 

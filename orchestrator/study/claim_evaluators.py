@@ -1,7 +1,8 @@
 """Evaluates claims: one function per kind of query, for one phone or for the whole fleet. Pure.
 
-A value is the median over runs. Its relative half-width is half of the 95 % interval, including the
-model's error; of fewer than four runs, half of their range.
+A value is the median over runs. Its error is the factor, less one, to the farther end of the 95 %
+interval, including the model's error; of fewer than four runs, of their range. The error of a share
+is a factor of its odds, so that it stays between 0 and 1.
 """
 
 import math
@@ -16,6 +17,8 @@ from orchestrator.analysis.stats import (
     kendall_tau,
     median,
     median_interval,
+    scale_distance,
+    shift_on_scale,
     widen_by_model,
 )
 from orchestrator.study.evidence import (
@@ -27,6 +30,7 @@ from orchestrator.study.evidence import (
     matches_settings,
 )
 from orchestrator.study.study_catalogue import Query, QueryKind, format_number
+from orchestrator.study.telemetry_metrics import SHARES
 from workloads.protocol.metrics import Provenance
 from workloads.units import count_text
 
@@ -46,7 +50,18 @@ class ClaimResult:
     detail: str = ""  # shown in parentheses after the result
     is_significant: bool | None = None  # of a label: whether it is more than chance
     half_abs: float = 0.0  # of a difference, instead of half_rel
+    is_share: bool = False
     stands_for: str = ""  # why it is not the result that was asked for
+
+    def widen(self, low: float, high: float) -> tuple[float, float]:
+        """Add the error to both ends of what was seen."""
+        if self.half_abs:
+            return low - self.half_abs, high + self.half_abs
+        by = math.log1p(self.half_rel)
+        return (
+            shift_on_scale(low, -by if low > 0 else by, self.is_share),
+            shift_on_scale(high, by if high > 0 else -by, self.is_share),
+        )
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class _Estimate:
     half_rel: float
     n: int
     provenance: Provenance
+    is_share: bool = False
 
 
 def evaluate_value(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -66,7 +82,8 @@ def evaluate_value(query: Query, evidence: StudyEvidence, phone: str) -> ClaimRe
 
 
 def _as_result(estimate: _Estimate) -> ClaimResult:
-    return ClaimResult(estimate.n, estimate.provenance, estimate.value, estimate.half_rel)
+    known = (estimate.n, estimate.provenance, estimate.value, estimate.half_rel)
+    return ClaimResult(*known, is_share=estimate.is_share)
 
 
 def evaluate_ratio(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -96,8 +113,10 @@ def _range_of(results: Mapping[str, ClaimResult]) -> ClaimResult:
     low, high = results[ordered[0]].value or 0.0, results[ordered[-1]].value or 0.0
     ends = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
     half_rel = max(result.half_rel for result in results.values())
-    basis, detail = _basis(results.values()), f"{ends}, n = {len(results)}"
-    return ClaimResult(*basis, half_rel=half_rel, range=(low, high), detail=detail)
+    detail = f"{ends}, n = {len(results)}"
+    is_share = all(result.is_share for result in results.values())
+    basis = (*_basis(results.values()), None, half_rel, (low, high))
+    return ClaimResult(*basis, detail=detail, is_share=is_share)
 
 
 def evaluate_ratio_change(query: Query, evidence: StudyEvidence, phone: str) -> ClaimResult:
@@ -309,24 +328,34 @@ def _estimate(metric: str, where: RunSettings, evidence: StudyEvidence, phone: s
     if not observations:
         raise evidence.why_not(phone, metric, where)
     medians = [median(observation.values) for observation in observations]
+    is_share = metric.partition(".")[0] in SHARES
     mean = geometric_mean(medians) if min(medians) > 0 else sum(medians) / len(medians)
     return _Estimate(
         medians[0] if len(medians) == 1 else mean,
-        max(_half_rel(observation) for observation in observations),
+        max(_half_rel(observation, is_share) for observation in observations),
         min(len(observation.values) for observation in observations),
         weakest_provenance(observation.provenance for observation in observations),
+        is_share,
     )
 
 
-def _half_rel(observation: Observation) -> float:
-    interval = widen_by_model(median_interval(observation.values), observation.provenance)
-    return interval.half_width_rel if interval.middle else 0.0
+def _half_rel(observation: Observation, is_share: bool) -> float:
+    found = median_interval(observation.values)
+    interval = widen_by_model(found, observation.provenance, is_share)
+    if interval.known_ends is None or not interval.middle:
+        return 0.0
+    ends = interval.known_ends
+    distance = max(scale_distance(interval.middle, end, is_share) for end in ends)
+    if math.isfinite(distance):
+        return math.expm1(distance)
+    rest = 1 - interval.middle  # an end beyond the scale: as far as the interval is wide
+    return interval.half_width_rel / (rest if is_share and rest > 0 else 1)
 
 
 def _ratio(first: _Estimate | ClaimResult, second: _Estimate | ClaimResult) -> ClaimResult:
     if not second.value:
         raise NoEvidence(Gap.ZERO_DIVISOR, "the divisor is zero")
-    half_rel = math.hypot(first.half_rel, second.half_rel)
+    half_rel = math.expm1(math.hypot(math.log1p(first.half_rel), math.log1p(second.half_rel)))
     return ClaimResult(*_basis((first, second)), (first.value or 0.0) / second.value, half_rel)
 
 

@@ -130,11 +130,7 @@ def _ends(claim: Claim, result: ClaimResult) -> _Band:
 
 
 def _seen(claim: Claim, result: ClaimResult) -> _Band:
-    low, high = _ends(claim, result)
-    if result.half_abs:
-        return low - result.half_abs, high + result.half_abs
-    wider = 1 + result.half_rel
-    return (low / wider if low > 0 else low * wider), (high * wider if high > 0 else high / wider)
+    return result.widen(*_ends(claim, result))
 
 
 def _distance(claim: Claim, result: ClaimResult) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from orchestrator.analysis.stats import SYMMETRIC_MAX
 from orchestrator.study.claim_evaluators import (
     FLEET_EVALUATORS,
     PHONE_EVALUATORS,
@@ -53,9 +54,7 @@ class ClaimRow:
             return f"{shown} {unit}".strip() + detail
         if result.value is None:
             return f"{result.label}{detail}"
-        spread = f" ±{100 * result.half_rel:.0f} %" if result.half_rel >= 0.005 else ""
-        spread = f" ±{format_number(result.half_abs)}" if result.half_abs else spread
-        return f"{format_with_unit(result.value, unit)}{spread}{detail}"
+        return f"{format_with_unit(result.value, unit)}{_spread(result, result.value)}{detail}"
 
     @property
     def source(self) -> str:
@@ -106,6 +105,18 @@ class ClaimRow:
         }
 
 
+def _spread(result: ClaimResult, value: float) -> str:
+    """Return the error beside a value; both ends of the interval where it is far from symmetric."""
+    if result.provenance.error_unknown:
+        return ""
+    if result.half_abs:
+        return f" ±{format_number(result.half_abs)}"
+    if result.half_rel > SYMMETRIC_MAX:
+        low, high = map(format_number, result.widen(value, value))
+        return f" [{low} to {high}]"
+    return f" ±{100 * result.half_rel:.0f} %" if result.half_rel >= 0.005 else ""
+
+
 def evaluate_claims(study: Study, evidence: StudyEvidence) -> list[ClaimRow]:
     """Compare every claim of a study with the evidence."""
     return [row for claim in study.claims for row in _rows(claim, evidence)]
@@ -134,8 +145,9 @@ def table_notes(study: Study, rows: Sequence[ClaimRow]) -> list[str]:
         )
     if any(row.result and row.result.half_rel for row in rows):
         notes.append(
-            "± is half of the 95 % interval, including the model's error where it is known; of "
-            "fewer than four runs, half of their range."
+            "± is half of the 95 % interval, including the model's error; of fewer than four runs, "
+            "half of their range. Far from symmetric, both ends are shown. Without interval: the "
+            "error is unknown, or below half a percent."
         )
     if any(row.is_replay for row in rows):
         notes.append(

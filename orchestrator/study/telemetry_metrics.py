@@ -5,11 +5,16 @@ from statistics import mean, median
 
 from orchestrator.analysis.measurements import MeasuredRun
 from orchestrator.analysis.op_telemetry import RESOLVING, OpMethod, op_rows
-from workloads.protocol.metrics import Provenance
+from workloads.protocol.metrics import METRICS, Provenance
 from workloads.protocol.telemetry import CLOCK, CORE, GPU_BUSY, Telemetry, part_rates
 
 # Joining operations with readings takes a second per run, so it is done for those who ask.
 OP_METRICS = frozenset({"op_share", "op_resolved_share", "op_energy_share"})
+SHARES = (
+    OP_METRICS
+    | {"device_copy_share", "device_compute_share", "compute_share"}
+    | {name for name, kind in METRICS.items() if kind.is_share}
+)
 TELEMETRY_METRICS = OP_METRICS | {"first_step_ratio", "settled_clock_share", "body_rise_c"}
 TelemetryMetric = tuple[dict[str, str | int], str, float, Provenance]
 _MINUTE_NS = 60_000_000_000

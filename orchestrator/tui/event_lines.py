@@ -20,7 +20,9 @@ EVENT_STYLES = {
     EventKind.EXPIRED: "red",
     EventKind.HEALTH: "magenta",
 }
-_PROVENANCE = re.compile(r"simulated \((?:extrapolated|uncalibrated|fitted,( ±\d+%))\)")
+_PROVENANCE = re.compile(
+    r"simulated \((?:(?:extrapolated|uncalibrated), error unknown|fitted,( ±\d+%))\)"
+)
 KIND_WIDTH = 9
 WORDS = {
     EventKind.SUSPECT: "SUSPECT",

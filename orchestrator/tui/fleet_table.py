@@ -31,6 +31,7 @@ class FleetGrid:
     headings: tuple[tuple[str, ...], ...]
     lines: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...]
+    has_unknown_error: bool = False
 
 
 def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> FleetGrid:
@@ -54,8 +55,10 @@ def fleet_grid(groups: Sequence[FleetGroup], models: Mapping[str, str]) -> Fleet
     headings = [tuple(term for term in column if term not in shared) for column in terms]
     if len(groups) == 1:
         headings = [(MEANINGS[groups[0].condition.protocol],)]
-    sources = sorted({str(row.provenance) for column in columns for row in column.values()})
-    return FleetGrid(shared, tuple(headings), lines if groups else (), tuple(sources))
+    provenances = [row.provenance for column in columns for row in column.values()]
+    sources = tuple(sorted({*map(str, provenances)}))
+    has_unknown = any(provenance.error_unknown for provenance in provenances)
+    return FleetGrid(shared, tuple(headings), lines if groups else (), sources, has_unknown)
 
 
 def _terms(groups: Sequence[FleetGroup]) -> list[list[str]]:
@@ -86,11 +89,16 @@ def _why_missing(group: FleetGroup, phone: str) -> str:
 
 
 def _cell(row: FleetRow) -> str:
-    """The median, its interval over runs, and its ratio to the fastest phone."""
-    half = (row.interval.high - row.interval.low) / 2 / row.median
-    spread = f"±{half:.1%}" if row.n > 1 else "n=1"
+    """The median, its interval where its error is known, and its ratio to the fastest phone."""
+    ends, spread = row.interval.known_ends, ""
+    if row.n == 1:
+        spread = " n=1"
+    elif ends and row.interval.is_symmetric:
+        spread = f" ±{row.interval.half_width_rel:.1%}"
+    elif ends:
+        spread = f" ({format_ms(ends[0])} to {format_ms(ends[1])})"
     ratio = "" if row.ratio is None else f"  {row.ratio:.2f}x"
-    return f"{format_ms(row.median)} {spread}{ratio}"
+    return f"{format_ms(row.median)}{spread}{ratio}"
 
 
 def fleet_tables(grid: FleetGrid, width: int) -> list[Table]:
@@ -124,4 +132,6 @@ def caption(grid: FleetGrid) -> str:
     """Say what the numbers are and where they come from."""
     shared = f" ({', '.join(grid.shared)})" if grid.shared else ""
     what = f"Medians over runs{shared} with intervals; x: ratio to the fastest phone."
+    if grid.has_unknown_error:
+        what += " Without interval: simulated, error unknown."
     return f"{what} Source: {', '.join(grid.sources)}."

@@ -142,10 +142,25 @@ def test_a_geometric_mean_of_nonpositive_values_is_refused(values: list[float]) 
 
 
 def test_a_models_error_is_added_like_an_independent_one() -> None:
-    found = Interval(7.0, 10.0, 14.0, 5, IntervalKind.CONFIDENCE).widen(0.3)
-    assert (found.low, found.high) == pytest.approx((10 - math.hypot(3, 3), 10 + 5.0))
-    cold = Interval(-11.0, -10.0, -9.0, 5, IntervalKind.CONFIDENCE).widen(0.0)
-    assert (cold.low, cold.high) == (-11.0, -9.0)
+    found = Interval(5.0, 10.0, 10.0, 5, IntervalKind.CONFIDENCE).widen(0.3)
+    low = 10 * math.exp(-math.hypot(math.log(2), 0.3))
+    assert (found.low, found.high) == pytest.approx((low, 10 * math.exp(0.3)))
+    cold = Interval(-11.0, -10.0, -9.0, 5, IntervalKind.CONFIDENCE)
+    assert cold.widen(0.0) == cold
+    wider = cold.widen(0.3)
+    assert wider.low < -13 < -8 < wider.high < 0
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-6, 0.01, 0.5, 0.711, 0.99, 1.0])
+@pytest.mark.parametrize("half", [0.0, 0.1, 0.67, 2.6])
+def test_an_interval_of_a_share_stays_a_share(share: float, half: float) -> None:
+    exact = Interval(share, share, share, 5, IntervalKind.CONFIDENCE)
+    found = exact.widen(half, is_share=True)
+    assert 0 <= found.low <= share <= found.high <= 1
+    if share in (0, 1):
+        return
+    rest = Interval(*(1 - share,) * 3, 5, IntervalKind.CONFIDENCE).widen(half, is_share=True)
+    assert (1 - rest.high, 1 - rest.low) == pytest.approx((found.low, found.high))
 
 
 def test_two_medians_differ_by_more_than_both_intervals_allow() -> None:

@@ -133,4 +133,4 @@ def test_a_ranking_has_the_source_of_every_number_and_phones_without_valid_runs(
     assert [tuple(row[column] for column in columns) for row in rows] == expected
     assert json.loads(rows[0]["parameters"]) == {"batch_size": 32}
     ends = [(row["low"][:4], row["high"][:4], row["interval"]) for row in rows[:1]]
-    assert ends == [("7.20", "12.7", "confidence")]
+    assert ends == [("7.56", "13.2", "confidence")]

@@ -40,7 +40,7 @@ def test_the_documented_study_commands_work(
     assert "EMDL'21" in outputs["show"]
     assert SHORT in outputs["run"]
     for text in (outputs["run"], outputs["report"]):
-        assert "simulated (extrapolated)" in text
+        assert "simulated (extrapolated, error unknown)" in text
         assert "0.91 (OnePlus 6, " in text, "the claim and its phones are missing"
         assert text.count("step time, copied / preloaded\t") == 6
         assert text.count("share of moving data on the CPU\t") == 6

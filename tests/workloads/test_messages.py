@@ -102,4 +102,4 @@ def test_incomplete_provenance_is_rejected(
 ) -> None:
     with pytest.raises(ValidationError):
         Provenance(source=source, model=model, error_rel=error)
-    assert str(SIMULATED) == "simulated (extrapolated)"
+    assert str(SIMULATED) == "simulated (extrapolated, error unknown)"

@@ -55,7 +55,7 @@ class Provenance(WireModel):
         if self.model is None:
             return self.source.value
         if self.error_rel is None:
-            return f"{self.source.value} ({self.model.value})"
+            return f"{self.source.value} ({self.model.value}, error unknown)"
         return f"{self.source.value} ({self.model.value}, ±{self.error_rel:.0%})"
 
 
@@ -138,6 +138,7 @@ class MetricKind:
     text: str
     formula: str
     higher_is_better: bool = False
+    is_share: bool = False  # of a whole: between 0 and 1
     per: str = ""  # set if there is one value per core or per rail; its number follows the name
 
 
@@ -227,6 +228,7 @@ METRICS: dict[str, MetricKind] = {
         "",
         "share of a step that is spent moving data",
         "(load + traced operations that copy or gather) / step; on OpenCL, sum of copy / sum of t",
+        is_share=True,
     ),
     "copy_ms": _time(
         "ms",
@@ -278,7 +280,9 @@ METRICS: dict[str, MetricKind] = {
         "relative error of the run's time, predicted from its first 10 steps",
         "abs(N * mean of the first steps / sum of t - 1), if N is at least 5 times as many",
     ),
-    "load_share": _time("", "share of a step that waits for its batch", "load_ms / mean of t"),
+    "load_share": _time(
+        "", "share of a step that waits for its batch", "load_ms / mean of t", is_share=True
+    ),
     "cpu_gpu_correlation": _time(
         "",
         "correlation of the load of cores and GPU; depends on the sampling interval",
@@ -295,10 +299,14 @@ METRICS: dict[str, MetricKind] = {
         "share of time in which a core is completely idle; depends on the sampling interval",
         "intervals between readings at 0 % / all intervals",
         per="core",
+        is_share=True,
     ),
     "gpu_util_pct": _time("%", "mean utilisation of the GPU", "mean over time of its busy %"),
     "sampler_share": _time(
-        "", "share of one core that the sampler uses", "CPU time of the sampler / T"
+        "",
+        "share of one core that the sampler uses",
+        "CPU time of the sampler / T",
+        is_share=True,
     ),
     "sampler_late_ms": _time(
         "ms", "delay that 99 % of the sensor readings do not exceed", "99 % quantile of the delay"
@@ -320,6 +328,7 @@ METRICS: dict[str, MetricKind] = {
         "accuracy at the first evaluation; absent in a run that continued from a checkpoint",
         "correct samples / all samples",
         higher_is_better=True,
+        is_share=True,
     ),
     "accuracy_last": MetricKind(
         "",
@@ -327,6 +336,7 @@ METRICS: dict[str, MetricKind] = {
         "accuracy at the last evaluation",
         "correct samples / all samples",
         higher_is_better=True,
+        is_share=True,
     ),
     "peak_rss_mb": MetricKind(
         "MB", "memory", "peak memory of the runner", "highest resident set / 2^20"
@@ -384,6 +394,7 @@ METRICS: dict[str, MetricKind] = {
         "share of the run in which the clocks stay at the requested value",
         "time at the requested clock / T, of the worst policy",
         higher_is_better=True,
+        is_share=True,
     ),
     "start_temp_c": MetricKind(
         "°C", "heat", "hottest CPU zone at the start of the run", "one reading"
@@ -438,6 +449,7 @@ METRICS: dict[str, MetricKind] = {
         "share of the phone's energy that its metered rails account for, where both are read",
         "sum over rails that no other rail feeds / energy",
         higher_is_better=True,
+        is_share=True,
     ),
     "steps_per_charge": _energy(
         "",

@@ -99,10 +99,12 @@ def _phone_columns(client: Client, export: FleetExport) -> dict[str, object]:
 
 
 def _columns(name: str, estimate: Estimate | None) -> dict[str, object]:
+    is_known = estimate is not None and not estimate.provenance.error_unknown
     return {
         name: estimate.value if estimate else None,
-        f"{name}_low": estimate.low if estimate else None,
-        f"{name}_high": estimate.high if estimate else None,
+        f"{name}_low": estimate.low if estimate and is_known else None,
+        f"{name}_high": estimate.high if estimate and is_known else None,
+        f"{name}_source": str(estimate.provenance) if estimate else None,
     }
 
 
@@ -121,7 +123,8 @@ CSV = Consumer(
     name="csv",
     title="The CSV table",
     conventions=(
-        "column names contain the unit; low and high are the ends of 95 % intervals",
+        "column names contain the unit; low and high are the ends of 95 % intervals, empty where "
+        "the source says that the error is unknown",
         "round_s: work of a round of samples_per_round, in the duty cycle of the export",
         "speed_factor: time of this unit over that of its measured phone",
         "availability.csv: windows in seconds, repeated after full days",

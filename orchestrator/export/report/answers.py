@@ -318,8 +318,7 @@ def fastest_phone(data: ReportData) -> Answer | None:
     first, last = first.times(factor), last.times(factor)
     value = f"{number_text(first.value)} {unit} per step"
     if len(values) == 1:
-        spread = f"{number_text(first.low)} to {number_text(first.high)} {unit}"
-        verdict, sentence = "", f"{first.model} needs {value} ({spread})."
+        verdict, sentence = "", f"{first.model} needs {value} ({first.spread})."
         title = f"{first.model}: {value}"
     elif len(tied) > 1:
         shown = span_text([values[model].value * factor for model in tied])
@@ -348,7 +347,7 @@ def _value_row(value: ModelValue, is_first: bool) -> DotRow:
         ]
         return DotRow(f"{value.model} ({len(value.units)})", marks, number_text(value.value))
     tip = f"{value.model}: {value.text} ({value.provenance})"
-    mark = DotMark(value.value, style, tip, value.low, value.high)
+    mark = DotMark(value.value, style, tip, *value.known_ends)
     return DotRow(value.model, [mark], number_text(value.value))
 
 

@@ -222,7 +222,7 @@ class _AxisFigure:
 
     def _row(self, point: CellPoint) -> tuple[str | float | None, ...]:
         value, settings = point.value, [point.settings.get(axis.name) for axis in self._axes()]
-        known = (value.value, value.low, value.high, value.ghz) if value else (None,) * 4
+        known = (value.value, *value.known_ends, value.ghz) if value else (None,) * 4
         return (point.model, *settings, *known, point.why)
 
     def _is_pooled(self, points: Sequence[CellPoint]) -> bool:
@@ -246,9 +246,7 @@ class _AxisFigure:
         series = []
         for index, setting in enumerate(second.values if second else (None,)):
             own = [
-                LinePoint(
-                    *(float(point.settings[name]), value.value, point.tip, value.low, value.high)
-                )
+                LinePoint(*(float(point.settings[name]), value.value, point.tip, *value.known_ends))
                 for point, value in known
                 if point.model == model
                 and (second is None or point.settings.get(second.name) == setting)
@@ -300,7 +298,7 @@ class _AxisFigure:
                 and (second is None or point.settings.get(second.name) == setting)
             ]
             marks = [
-                DotMark(value.value, index % len(SERIES), point.tip, value.low, value.high)
+                DotMark(value.value, index % len(SERIES), point.tip, *value.known_ends)
                 for index, point, value in own
                 if value
             ]

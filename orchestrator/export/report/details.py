@@ -51,7 +51,7 @@ def cells_section(data: ReportData) -> Section:
                 (
                     *(group.case.label, group.condition.label, model, value.ghz or "–"),
                     number_text(value.value),
-                    f"{number_text(value.low)} to {number_text(value.high)}",
+                    value.spread,
                     number_text(joules.value * factor) if joules else "–",
                     str(value.runs) + (f" × {len(value.units)}" if len(value.units) > 1 else ""),
                 )

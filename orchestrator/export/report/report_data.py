@@ -83,11 +83,24 @@ class ModelValue:
     provenance: Provenance
 
     @property
+    def known_ends(self) -> tuple[float | None, float | None]:
+        """Both ends, for all that shows them; None if the error of one phone is unknown."""
+        is_unknown = self.provenance.error_unknown and len(self.units) == 1
+        return (None, None) if is_unknown else (self.low, self.high)
+
+    @property
+    def spread(self) -> str:
+        """Both ends for a table."""
+        low, high = self.known_ends
+        if low is None or high is None:
+            return "simulated, error unknown"
+        return f"{number_text(low)} to {number_text(high)}"
+
+    @property
     def text(self) -> str:
         """The value with its spread, for a pointer and a table."""
-        spread = f"{number_text(self.low)} to {number_text(self.high)}"
         units = f"; {len(self.units)} phones" if len(self.units) > 1 else ""
-        return f"{number_text(self.value)} ({spread}{units})"
+        return f"{number_text(self.value)} ({self.spread}{units})"
 
     def times(self, factor: float) -> "ModelValue":
         """Return the same in another unit."""
