@@ -13,6 +13,7 @@ from orchestrator.analysis.fleet_ranking import FleetGroup, compare_fleet
 from orchestrator.export.federated import CONSUMERS, write_consumer_files
 from orchestrator.export.report.details import cells_section
 from orchestrator.export.report.page import render_page
+from orchestrator.export.report.paper_table import paper_table
 from orchestrator.export.report.report_data import ReportInput, collect_report_data
 from orchestrator.export.table_schemas import ranking_table
 from orchestrator.selection.population import PopulationPlan
@@ -79,6 +80,22 @@ def test_a_ranking_and_a_screen(kind: Provenance, metric: str, value: float) -> 
         assert [*map(float, ends.groups())] == pytest.approx([low, high], rel=0.01)
     else:
         assert "±" in cell
+
+
+def test_a_table_of_a_paper_names_the_source_of_each_row_where_they_differ() -> None:
+    runs = [
+        measured(name, 10.0 + index, repeat=repeat, provenance=kind)
+        for index, (name, kind) in enumerate((("a", FITTED), ("b", UNCALIBRATED)))
+        for repeat in range(5)
+    ]
+    mixed, one = (paper_table("x", [compare_fleet(each)]) for each in (runs, runs[:5]))
+    assert mixed.names[-1] == "source"
+    assert {row[0]: row[-1] for row in mixed.rows} == {
+        "Model a": str(FITTED),
+        "Model b": str(UNCALIBRATED),
+    }
+    assert "source" not in one.names
+    assert str(FITTED) in one.caption
 
 
 @each_kind

@@ -1,9 +1,11 @@
 """The table that a paper prints: phone models and conditions, with units, and a caption."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from orchestrator.analysis.cell_axes import BACKEND, FREQ, PROTOCOL, CellAxis, varying_axes
 from orchestrator.analysis.fleet_ranking import FleetGroup, FleetTable
+from orchestrator.analysis.measurements import weakest_provenance
 from orchestrator.export.report.report_data import (
     ENERGY,
     ModelValue,
@@ -17,6 +19,7 @@ from workloads.protocol.condition import HEADLINES, Protocol
 COLUMNS_MAX = 6  # conditions side by side; more of them become rows
 _WHEN = {Protocol.COLD: "cold", Protocol.SOAKED: "steady heat", Protocol.ENDURANCE: "10 min"}
 
+SOURCE = TableColumn("source", str)
 Cells = list[tuple[FleetGroup, dict[str, ModelValue]]]
 
 
@@ -27,7 +30,7 @@ def paper_table(name: str, tables: Iterable[FleetTable], note: str = "") -> Tabl
     energies = _cells(tables, {ENERGY})
     axes = varying_axes(group.settings for group, _ in times)
     is_long = len(times) > COLUMNS_MAX or any(axis.name == FREQ for axis in axes)
-    columns, blocks = (_long if is_long else _wide)(times, energies, axes)
+    columns, blocks = _without_one_source(*(_long if is_long else _wide)(times, energies, axes))
     values = [value for _, by_model in times for value in by_model.values()]
     sources = ", ".join(sorted({str(value.provenance) for value in values})) or "none"
     runs = sorted({value.runs for value in values}) or [0]
@@ -61,8 +64,8 @@ def _wide(
         row: list[CellValue] = [_name(model, own), ghz]
         row += [value.value if value else None for value in own]
         row += [joules[model].value * factor if model in joules else None] if joules else []
-        rows.append(row)
-    return tuple(columns), [TableBlock([], rows)]
+        rows.append([*row, _source([*own, joules.get(model)])])
+    return (*columns, SOURCE), [TableBlock([], rows)]
 
 
 def _long(
@@ -83,9 +86,22 @@ def _long(
                 settings = [str(group.settings.get(axis.name, "")) for axis in axes]
                 row: list[CellValue] = [*settings, values[model].ghz, values[model].value]
                 row += [joules.value * factor if joules else None] if energies else []
-                rows.append(row)
+                rows.append([*row, _source([values[model], joules])])
         blocks.append(TableBlock([_name(model, [v.get(model) for _, v in times])], rows))
-    return tuple(columns), blocks
+    return (*columns, SOURCE), blocks
+
+
+def _source(values: Iterable[ModelValue | None]) -> str:
+    return str(weakest_provenance(value.provenance for value in values if value))
+
+
+def _without_one_source(
+    columns: tuple[TableColumn, ...], blocks: list[TableBlock]
+) -> tuple[tuple[TableColumn, ...], list[TableBlock]]:
+    """Leave the source of each row out if all rows have one: the caption says it."""
+    if len({row[-1] for block in blocks for row in block.rows}) > 1:
+        return columns, blocks
+    return columns[:-1], [replace(b, rows=[row[:-1] for row in b.rows]) for b in blocks]
 
 
 def _weight(cell: tuple[FleetGroup, dict[str, ModelValue]]) -> tuple[int, float]:
