@@ -2,9 +2,11 @@
 
 A line holds what a report says of a phone: case, condition, figures, verdict or fault, and all that
 was sampled. It does not hold what only the computer knows: host, dates, boot ids, texts with
-addresses. Virtual phones in event time therefore give the same lines on every computer.
+addresses. An attempt that the lab's own plumbing ended says nothing of the phone and has no line.
+Virtual phones in event time therefore give the same lines on every computer.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -13,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 from workloads.catalogue import Case
 from workloads.protocol.base import canonical_json
 from workloads.protocol.condition import Condition
-from workloads.protocol.faults import InvalidRequest
+from workloads.protocol.faults import Blame, InvalidRequest
 from workloads.protocol.messages import Report
 from workloads.protocol.telemetry import unpack_telemetry
 
@@ -33,9 +35,16 @@ class StoredReport(NamedTuple):
 
 
 def result_lines(reports: Iterable[StoredReport]) -> Iterator[bytes]:
-    """Yield one line per report, in the order in which they come."""
+    """Yield one line per report, in the order in which they come, and count attempts anew."""
+    attempts: Counter[tuple[str, int]] = Counter()
     for stored in reports:
-        yield canonical_json(_result(stored)).encode() + b"\n"
+        fault, run = stored.report.fault, stored.report.run
+        if fault is not None and fault.blame is Blame.FARM:
+            continue
+        attempts[run.trial, run.repeat] += 1
+        result = _result(stored)
+        result["run"]["attempt"] = attempts[run.trial, run.repeat]
+        yield canonical_json(result).encode() + b"\n"
 
 
 def write_results(reports: Iterable[StoredReport], stream: BinaryIO) -> int:
