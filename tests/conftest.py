@@ -21,6 +21,8 @@ os.environ.pop(VARIABLE, None)  # tests print `farm`, also where ./farm runs the
 # The matrices of the tests are small: threads of numpy would only wait for each other, and
 # take three times as long. Processes that tests start inherit this; the tests start before numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What matplotlib keeps between runs does not belong into the home folder of who runs the tests.
+os.environ.setdefault("MPLCONFIGDIR", str(Path(tempfile.gettempdir()) / "farmhand-matplotlib"))
 
 # Folders whose tests start no process or hardly any: together they take about a minute.
 FAST = ("analysis", "planning", "phone", "selection", "workloads", "corpus", "export")

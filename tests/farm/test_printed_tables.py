@@ -79,7 +79,9 @@ def test_no_terminal_breaks_a_line_or_a_word(quiet: QuietLab, line: str) -> None
     assert len(wide) > 2
     for columns in (80, 100, 120, 200):
         narrow = shown(quiet, line, columns)
-        assert [each for each in narrow.splitlines() if len(each.rstrip()) > columns] == []
+        too_long = [each for each in narrow.splitlines() if len(each.rstrip()) > columns]
+        # A path of this checkout may be longer than a terminal is wide: it is not cut.
+        assert [each for each in too_long if len(each.split()) > 1] == []
         hidden = HIDDEN.search(narrow)
         added = set(hidden[0].split()) if hidden else set()
         assert set(narrow.split()) <= wide | added, f"a cut word at {columns} columns"
