@@ -245,7 +245,7 @@ def soc_name(properties: Mapping[str, str]) -> str:
 
 
 def why_not_64_bit(properties: Mapping[str, str]) -> str:
-    """The sentence for a phone whose system is not 64-bit, for which there is no program."""
+    """The sentence for a 32-bit phone: Farmhand has no program for it."""
     abi = properties.get("ro.product.cpu.abi", "")
     if not abi or "64" in abi:
         return ""

@@ -1,4 +1,4 @@
-"""Where a vendor's phones are told to obey adb: what each refuses, and the place to tap. Pure."""
+"""The switches that let adb change settings on the phones of each vendor. Pure."""
 
 from typing import NamedTuple
 

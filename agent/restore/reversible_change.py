@@ -37,7 +37,7 @@ FRAMEWORK_MODES: dict[str, dict[str, list[str]]] = {
     "doze": {ON: ["dumpsys", "deviceidle", "enable"], OFF: ["dumpsys", "deviceidle", "disable"]},
     "data-saver": {ON: [*_SAVER, "true"], OFF: [*_SAVER, "false"]},
     "dexopt": {ON: [*_DEXOPT, "--enable"], OFF: [*_DEXOPT, "--disable"]},
-    # Releasing it twice is no failure.
+    # It may be released twice.
     "wake-lock": {
         ON: ["sh", "-c", f"echo farmhand >{WAKE_LOCK}"],
         OFF: ["sh", "-c", "echo farmhand >/sys/power/wake_unlock 2>/dev/null || :"],
